@@ -1,0 +1,1 @@
+"""The durable record of chats with an assistant that may do things."""

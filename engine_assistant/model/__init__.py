@@ -1,0 +1,1 @@
+"""Floor 0: the vocabulary. Pure values, no database, no clock."""

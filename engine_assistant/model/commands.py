@@ -1,0 +1,287 @@
+"""What each operation is asked: one frozen model each, validated before storage is touched.
+
+Unknown fields are refused. The limits in force are the validation context.
+"""
+
+import hashlib
+from functools import cached_property
+from typing import Annotated, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
+
+from engine_assistant.model.events import PLAIN, Event, Known, Unknown, body_of
+from engine_assistant.model.fields import (
+    Count,
+    Flag,
+    Id,
+    Json,
+    Label,
+    Message,
+    Natural,
+    Reason,
+    Sha256,
+    Title,
+    bounds_of,
+)
+from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
+
+__all__ = [
+    "AcquireRun",
+    "AppendEvents",
+    "BeatRun",
+    "ClaimExecution",
+    "Command",
+    "CreateThread",
+    "GetCall",
+    "ListApprovals",
+    "ListCalls",
+    "ListThreads",
+    "OnThread",
+    "ReadEvents",
+    "RegisterFile",
+    "ReleaseRun",
+    "RequestApproval",
+    "ResolveApproval",
+    "SendMessage",
+    "SettleExecution",
+    "ToolFailure",
+]
+
+
+class Command(BaseModel):
+    """The root of every command."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _at_most(limit: str) -> AfterValidator:
+    """Return a validator that bounds a number by a configured limit."""
+
+    def check(value: int, info: ValidationInfo) -> int:
+        most: int = getattr(bounds_of(info), limit)
+        if value > most:
+            raise ValueError(f"must not be more than {most}")
+        return value
+
+    return AfterValidator(check)
+
+
+Rows = Annotated[Count, _at_most("page")]
+"""How many rows a page may hold."""
+
+Cursor = Annotated[str, Field(strict=True, min_length=1, max_length=4096)]
+StaleAfter = Annotated[float, Field(ge=0.01, le=3600, allow_inf_nan=False)]
+ExpiresIn = Annotated[float, Field(ge=0.001, le=366 * 86400, allow_inf_nan=False)]
+
+
+class OnThread(Command):
+    """An operation on one thread, named by its id."""
+
+    thread_id: Id
+
+
+class CreateThread(Command):
+    """Open a thread for the caller."""
+
+    title: Title | None = None
+    key: Id | None = None
+
+
+class ListThreads(Command):
+    """Page through the threads of one person, newest activity first."""
+
+    subject: Id | None = None
+    status: ThreadStatus | None = None
+    limit: Rows = 50
+    cursor: Cursor | None = None
+
+
+class ReadEvents(OnThread):
+    """Read a page after a number, or the last few events."""
+
+    after: Natural = 0
+    limit: Rows = 200
+    last: Rows | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.last is not None and {"after", "limit"} & self.model_fields_set:
+            raise ValueError("give either last, or after and limit")
+        return self
+
+
+class ListCalls(OnThread):
+    """Page through the calls of a thread in the order in which they were proposed."""
+
+    state: CallState | None = None
+    limit: Rows = 50
+    cursor: Cursor | None = None
+
+
+class GetCall(OnThread):
+    """Look at one call."""
+
+    call_id: Id
+
+
+class SendMessage(OnThread):
+    """Say something, and open the assistant's turn."""
+
+    text: Message
+    attachment_ids: tuple[Id, ...] | None = Field(default=None, max_length=100)
+    key: Id | None = None
+    supersede_approvals: Flag = False
+
+
+class ResolveApproval(OnThread):
+    """Approve or deny what the digest stands for."""
+
+    call_id: Id
+    approved: Flag
+    digest: Sha256
+    version: Id | None = None
+    reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _approving_names_a_version(self) -> Self:
+        if self.approved and self.version is None:
+            raise ValueError("an approval must name the version that is served; a denial need not")
+        return self
+
+
+class ListApprovals(Command):
+    """Page through approvals: one's own, or everyone's on one thread."""
+
+    state: ApprovalState | None = ApprovalState.PENDING
+    thread_id: Id | None = None
+    limit: Rows = 50
+    cursor: Cursor | None = None
+
+
+class RegisterFile(OnThread):
+    """Note a file that the host has stored for a thread."""
+
+    filename: Title
+    content_type: Label
+    size: Natural
+    sha256: Sha256
+
+
+class AcquireRun(OnThread):
+    """Take the lease, or renew it by presenting the fence that is held."""
+
+    run_id: Id
+    fence: Count | None = None
+    stale_after: StaleAfter = 15.0
+
+
+class _Fenced(OnThread):
+    """A write under the lease."""
+
+    run_id: Id
+    fence: Count
+
+
+class BeatRun(_Fenced):
+    """Renew the lease."""
+
+
+class ReleaseRun(_Fenced):
+    """Give the lease up."""
+
+
+class AppendEvents(_Fenced):
+    """Write the assistant's side: all of the batch, or nothing."""
+
+    events: tuple[Event, ...]
+    batch: Count | None = None
+
+    @model_validator(mode="after")
+    def _within_bounds(self, info: ValidationInfo) -> Self:
+        limits = bounds_of(info)
+        if not 1 <= len(self.events) <= limits.batch_events:
+            raise ValueError(f"a batch must hold 1 to {limits.batch_events} events")
+        total = 0
+        for event, body in zip(self.events, self.bodies, strict=True):
+            if event.seq or event.turn or event.at is not None:
+                raise ValueError("seq, turn and at are given by the engine, not to it")
+            size = len(body.encode())
+            if size > limits.event_bytes:
+                raise ValueError(f"an event must not be longer than {limits.event_bytes} bytes")
+            total += size
+        if total > limits.batch_bytes:
+            raise ValueError(f"a batch must not be longer than {limits.batch_bytes} bytes")
+        return self
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if any(isinstance(event, Unknown) for event in self.events):
+            raise ValueError("an unknown event type cannot be appended")
+        return self
+
+    @cached_property
+    def bodies(self) -> tuple[str, ...]:
+        """Each event as it will be stored, serialised once."""
+        return tuple(body_of(cast("Known", event)) for event in self.events)
+
+    @cached_property
+    def digest(self) -> str:
+        """What a batch number stands for: the same number must bring the same events."""
+        return hashlib.sha256("\n".join(self.bodies).encode()).hexdigest()
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether no event of the batch moves a machine."""
+        return all(event.type in PLAIN for event in self.events)
+
+
+class RequestApproval(_Fenced):
+    """Ask people whether a call may run. The engine mints nonces, expiry and digests."""
+
+    call_id: Id
+    operation: Label
+    version: Id
+    expires_in: ExpiresIn
+    approvers: tuple[Id, ...] | None = None
+    required: Count = 1
+    reissue: Flag = False
+    why: Reason | None = None
+
+
+class ClaimExecution(_Fenced):
+    """Take the one right to execute an approved call."""
+
+    call_id: Id
+    operation: Label
+    version: Id
+    input: Json
+    attempt: Count | None = None
+
+
+class ToolFailure(Command):
+    """How a tool failed."""
+
+    code: Label
+    message: Reason
+
+
+class SettleExecution(OnThread):
+    """Bring the late result of a call that its run could not report."""
+
+    call_id: Id
+    claimed_fence: Count
+    output: Json = None
+    error: ToolFailure | None = None
+
+    @model_validator(mode="after")
+    def _one_result(self) -> Self:
+        if (self.error is not None) == ("output" in self.model_fields_set):
+            raise ValueError("give either output or error")
+        return self

@@ -1,0 +1,300 @@
+"""The stream, version 1: what a thread is made of.
+
+An event is stored as compact JSON with sorted keys. The read form adds `seq`, `turn` and `at`.
+A field that holds its default is left out of the body, so a default can never change: it is
+part of every body already stored.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from engine_assistant.model import codec
+from engine_assistant.model.fields import (
+    Count,
+    Flag,
+    Id,
+    Json,
+    Label,
+    Message,
+    Moment,
+    Natural,
+    Reason,
+    Sha256,
+    Title,
+)
+from engine_assistant.model.machines import CallState
+
+STREAM_VERSION: Final = 1
+"""The number that every `turn-start` carries."""
+
+
+class Writer(StrEnum):
+    """Who may put an event into the log."""
+
+    PERSON = "person"
+    RUN = "run"
+    ENGINE = "engine"
+
+
+class Part(BaseModel):
+    """Something inside an event or a view."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Recorded(Part):
+    """What the log knows about an event beside its body.
+
+    Attributes:
+        seq: its number in the thread, from 1; 0 until it is recorded.
+        turn: the turn it belongs to; 0 until it is recorded.
+        at: when it was recorded (aware UTC, milliseconds); None until then.
+    """
+
+    writer: ClassVar[Writer] = Writer.RUN
+
+    seq: int = 0
+    turn: int = 0
+    at: datetime | None = None
+
+
+_RECORD: Final = {"seq", "turn", "at", "type"}
+
+
+class FilePart(Part):
+    """A file as it stood when the message was sent."""
+
+    id: Id
+    filename: Title
+    content_type: Label
+    size: Natural
+    sha256: Sha256
+
+
+class UserMessage(Recorded):
+    """What the person said."""
+
+    writer = Writer.PERSON
+    type: Literal["user-message"] = "user-message"
+    text: Message
+    author: Id
+    input_id: Id
+    files: tuple[FilePart, ...] | None = None
+
+
+class TurnStart(Recorded):
+    """The assistant's turn begins. `v` is the version of this stream."""
+
+    writer = Writer.PERSON
+    type: Literal["turn-start"] = "turn-start"
+    v: Count
+
+
+class ApprovalResolved(Recorded):
+    """One person decided. `state` is the call's state after it, `missing` what it still lacks."""
+
+    writer = Writer.PERSON
+    type: Literal["approval-resolved"] = "approval-resolved"
+    call_id: Id
+    approved: Flag
+    approver: Id
+    digest: Sha256
+    state: CallState
+    missing: Natural
+    channel: Id | None = None
+    reason: Reason | None = None
+
+
+class StepStart(Recorded):
+    """One request to the model begins."""
+
+    type: Literal["step-start"] = "step-start"
+    step: Id | None = None
+
+
+class TextDelta(Recorded):
+    """A piece of the answer. The final text is exactly the pieces, joined."""
+
+    type: Literal["text-delta"] = "text-delta"
+    text: Annotated[str, Field(strict=True)]
+
+
+class ReasoningDelta(Recorded):
+    """A piece of reasoning, only if the host chooses to show it."""
+
+    type: Literal["reasoning-delta"] = "reasoning-delta"
+    text: Annotated[str, Field(strict=True)]
+
+
+class ToolInput(Recorded):
+    """The model proposes a call. The host mints `call_id`; the model's own id is a label."""
+
+    type: Literal["tool-input"] = "tool-input"
+    call_id: Id
+    tool: Label
+    input: Json
+    step: Id
+    provider_call_id: Id | None = None
+
+
+class ApprovalSlot(Part):
+    """One person who may decide, with a nonce and digest of their own."""
+
+    approver: Id
+    nonce: Id
+    digest: Sha256
+
+
+class ApprovalRequest(Recorded):
+    """The call waits for people. What they are shown is drawn from `input`, nothing else."""
+
+    type: Literal["approval-request"] = "approval-request"
+    call_id: Id
+    tool: Label
+    input: Json
+    step: Id
+    operation: Label
+    version: Id
+    expires_at: Moment
+    required: Count
+    requests: tuple[ApprovalSlot, ...]
+    reissue: Flag = False
+    why: Reason | None = None
+
+
+class ToolProgress(Recorded):
+    """Something a running tool reports."""
+
+    type: Literal["tool-progress"] = "tool-progress"
+    call_id: Id
+    payload: Json = None
+
+
+class ToolOutput(Recorded):
+    """What the tool returned. `late`: settled after its run had gone."""
+
+    type: Literal["tool-output"] = "tool-output"
+    call_id: Id
+    output: Json
+    late: Flag = False
+
+
+class ToolError(Recorded):
+    """How the tool failed. `late`: settled after its run had gone."""
+
+    type: Literal["tool-error"] = "tool-error"
+    call_id: Id
+    code: Label
+    message: Reason
+    late: Flag = False
+
+
+class StepFinish(Recorded):
+    """One request to the model ended."""
+
+    type: Literal["step-finish"] = "step-finish"
+    usage: dict[str, Json] | None = None
+    stop_reason: Label | None = None
+
+
+class Data(Recorded):
+    """Something of the host's own. A reader may skip it when `ignorable`."""
+
+    type: Literal["data"] = "data"
+    kind: Label
+    payload: Json
+    ignorable: Flag = False
+
+
+class TurnFinish(Recorded):
+    """The turn rests."""
+
+    type: Literal["turn-finish"] = "turn-finish"
+    reason: Literal["done", "awaiting-approval", "interrupted", "max-tokens", "limit", "refused"]
+
+
+class TurnError(Recorded):
+    """The turn rests because something broke."""
+
+    type: Literal["turn-error"] = "turn-error"
+    code: Label
+    message: Reason
+    retryable: Flag = False
+
+
+class ExecutionClaimed(Recorded):
+    """The proof that this run, and no other, may execute the call."""
+
+    writer = Writer.ENGINE
+    type: Literal["execution-claimed"] = "execution-claimed"
+    call_id: Id
+    run_id: Id
+    fence: Count
+    attempt: Count | None = None
+    version: Id
+    request_digest: Sha256
+
+
+class CallClosed(Recorded):
+    """The call ended without a result of its own. `state` says how, `why` says by what."""
+
+    writer = Writer.ENGINE
+    type: Literal["call-closed"] = "call-closed"
+    call_id: Id
+    state: CallState
+    why: Label
+
+
+class Unknown(Recorded):
+    """An event of a newer writer. `name` is its type; `body` is what was stored."""
+
+    writer = Writer.ENGINE
+    type: Literal["unknown"] = "unknown"
+    name: str
+    body: dict[str, Json]
+
+
+Known = (
+    UserMessage
+    | TurnStart
+    | ApprovalResolved
+    | StepStart
+    | TextDelta
+    | ReasoningDelta
+    | ToolInput
+    | ApprovalRequest
+    | ToolProgress
+    | ToolOutput
+    | ToolError
+    | StepFinish
+    | Data
+    | TurnFinish
+    | TurnError
+    | ExecutionClaimed
+    | CallClosed
+)
+Event = Annotated[Known | Unknown, Field(discriminator="type")]
+"""Any event, as it is read."""
+
+WRITERS: Final[Mapping[str, Writer]] = {
+    cls.model_fields["type"].default: cls.writer for cls in Known.__args__
+}
+"""Who may write what. Everything that is not a run's is refused with `not_a_run_event`."""
+
+PLAIN: Final = frozenset(
+    {"step-start", "text-delta", "reasoning-delta", "tool-progress", "step-finish", "data"}
+)
+"""Events that move no machine. A batch of these alone is one statement on Postgres."""
+
+EVENTS: Final[TypeAdapter[list[Known | Unknown]]] = TypeAdapter(list[Event])
+
+
+def body_of(event: Known) -> str:
+    """Return the stored form: compact JSON, sorted keys, defaults left out."""
+    fields = event.model_dump(exclude=_RECORD, exclude_defaults=True)
+    fields["type"] = event.type
+    return codec.dumps(fields)

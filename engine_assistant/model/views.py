@@ -1,0 +1,284 @@
+"""What each operation answers: frozen models, plain data all the way down."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from engine_assistant.model.events import Event
+from engine_assistant.model.fields import Json
+from engine_assistant.model.machines import (
+    ApprovalState,
+    CallState,
+    InputState,
+    ThreadStatus,
+    TurnState,
+)
+from engine_assistant.model.rows import MilestoneRow
+
+__all__ = [
+    "Appended",
+    "ApprovalView",
+    "Beat",
+    "CallView",
+    "Claim",
+    "Decision",
+    "EventPage",
+    "File",
+    "Interrupt",
+    "Lease",
+    "MessageReceipt",
+    "Milestone",
+    "Page",
+    "Released",
+    "Request",
+    "Requested",
+    "Runnable",
+    "Say",
+    "Settled",
+    "Thread",
+    "View",
+]
+
+T = TypeVar("T")
+
+
+class View(BaseModel):
+    """The root of every view."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(View, Generic[T]):
+    """Some rows, and the cursor that continues after them (None: there are no more)."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+class Thread(View):
+    """A conversation. `last_seq` is the number of its newest event, 0 when it has none."""
+
+    id: str
+    subject_id: str
+    key: str | None
+    title: str | None
+    status: ThreadStatus
+    turn_state: TurnState
+    turn: int
+    last_seq: int
+    created_at: datetime
+    last_active_at: datetime
+    closed_at: datetime | None
+
+
+class EventPage(View):
+    """Events in order. A reader is done when `last_seq` equals `head_seq`."""
+
+    events: tuple[Event, ...]
+    last_seq: int
+    head_seq: int
+
+
+class MessageReceipt(View):
+    """What became of a message. `duplicate`: this key was sent before; this is its receipt."""
+
+    state: InputState
+    first_seq: int
+    last_seq: int
+    turn: int
+    input_id: str
+    duplicate: bool = False
+
+
+class Interrupt(View):
+    """Whether the turn ended now; if not, since when its run is asked to stop."""
+
+    ended: bool
+    requested_at: datetime | None = None
+
+
+class Decision(View):
+    """A recorded decision: its number, the call's state after it, approvals still missing."""
+
+    seq: int
+    state: CallState
+    missing: int
+
+
+class Say(View):
+    """How one approver's say over the current request stands."""
+
+    approver: str
+    state: ApprovalState
+    nonce: str
+    digest: str
+    decided_at: datetime | None
+    decided_seq: int | None
+    channel: str | None
+    reason: str | None
+
+
+class CallView(View):
+    """One call, with what would run and who may say so.
+
+    `approvals` are those of the current request. `claimed_fence` is the fence under which the
+    call runs or ran; a late result is settled with it. `result` is the tool's output or error.
+    """
+
+    call_id: str
+    turn: int
+    step: str
+    tool: str
+    state: CallState
+    provider_call_id: str | None
+    input: Json
+    operation: str | None
+    version: str | None
+    expires_at: str | None
+    required: int | None
+    request_seq: int | None
+    approvals: tuple[Say, ...]
+    claimed_fence: int | None
+    claimed_attempt: int | None
+    claimed_at: datetime | None
+    result: Json
+    created_at: datetime
+    updated_at: datetime
+
+
+class ApprovalView(View):
+    """One approval with what would run: everything a card shows, and the digest that answers it."""
+
+    thread_id: str
+    call_id: str
+    tool: str
+    step: str
+    operation: str
+    version: str
+    input: Json
+    expires_at: str
+    required: int
+    request_seq: int
+    approver: str
+    nonce: str
+    digest: str
+    state: ApprovalState
+    call_state: CallState
+    decided_at: datetime | None
+    decided_seq: int | None
+    channel: str | None
+    reason: str | None
+
+
+class File(View):
+    """What is known of a file."""
+
+    id: str
+    thread_id: str
+    filename: str
+    content_type: str
+    size: int
+    sha256: str
+
+
+class Lease(View):
+    """The right to write the assistant's side until `lease_until`, under `fence`.
+
+    `took_over`: another run held it and was replaced.
+    """
+
+    thread_id: str
+    run_id: str
+    fence: int
+    took_over: bool
+    lease_until: datetime
+
+
+class Beat(View):
+    """The lease was renewed. `interrupt_requested`: the person asked this run to stop."""
+
+    interrupt_requested: bool
+    lease_until: datetime
+
+
+class Released(View):
+    """Whether this run held the lease."""
+
+    released: bool
+
+
+class Appended(View):
+    """The stored events. `duplicate`: this batch number was written before; this is its answer."""
+
+    events: tuple[Event, ...]
+    interrupt_requested: bool
+    duplicate: bool = False
+
+
+class Requested(View):
+    """One approver's nonce and digest."""
+
+    approver: str
+    nonce: str
+    digest: str
+
+
+class Request(View):
+    """A recorded approval request."""
+
+    seq: int
+    requests: tuple[Requested, ...]
+    expires_at: str
+
+
+class Claim(View):
+    """The right to execute, given once. `duplicate`: this attempt already holds it."""
+
+    call_id: str
+    claimed_fence: int
+    duplicate: bool = False
+
+
+class Settled(View):
+    """A late result was kept. `seq` is None on a closed thread, where only the row takes it."""
+
+    call_id: str
+    state: CallState
+    seq: int | None
+    duplicate: bool = False
+
+
+class Runnable(View):
+    """A thread that a run should pick up, why, and since when."""
+
+    tenant: str
+    thread_id: str
+    turn: int
+    why: str
+    since: datetime
+
+
+class Milestone(View):
+    """One fact for the rest of the platform, numbered per thread."""
+
+    tenant_id: str
+    thread_id: str
+    n: int
+    type: str
+    payload: Mapping[str, Json]
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: MilestoneRow) -> Self:
+        """Read a stored milestone."""
+        return cls(
+            tenant_id=row.tenant_id,
+            thread_id=row.thread_id,
+            n=row.n,
+            type=row.type,
+            payload=json.loads(row.payload),
+            created_at=row.created_at,
+        )

@@ -1,0 +1,1 @@
+"""Floor 2: where a rule meets the store. One function per operation, in three beats."""

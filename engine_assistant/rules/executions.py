@@ -1,0 +1,131 @@
+"""The one right to execute: claimed once, under the lease, for exactly what was approved."""
+
+from dataclasses import replace
+
+from engine_assistant.model import codec
+from engine_assistant.model.codec import JsonValue
+from engine_assistant.model.commands import ClaimExecution, SettleExecution
+from engine_assistant.model.digests import arguments_digest
+from engine_assistant.model.errors import ConflictReason
+from engine_assistant.model.events import ExecutionClaimed, ToolError, ToolOutput
+from engine_assistant.model.machines import CALL, ApprovalState, ThreadStatus, Trigger
+from engine_assistant.model.rows import CallRow, Plan, RunRow
+from engine_assistant.model.views import Claim, Settled
+from engine_assistant.rules.binding import digest_again
+from engine_assistant.rules.calls import admit, end_call, refused
+from engine_assistant.rules.draft import Draft
+from engine_assistant.rules.runs import refuse_fenced, renew
+from engine_assistant.rules.turns import refuse_closed
+
+__all__ = ["claim_execution", "settle_execution"]
+
+
+def claim_execution(
+    draft: Draft, command: ClaimExecution, call: CallRow, claimed_by: RunRow | None
+) -> Plan[Claim]:
+    """Give the right to execute an approved call to the run that holds the lease.
+
+    The digest of every approval that counted is made again from what is about to run. The move
+    to `executing` is single use: it is a conditional write on the state and the request's digest.
+
+    Raises:
+        Conflict: `thread_closed`; `run_fenced`; `call_state` for an ungated call; what the
+            refusal table says; `approval_expired` at the expiry and after it; `digest_mismatch`
+            when what would run is not what was approved; `key_reused` when the attempt number
+            claimed something else.
+    """
+    attempt = command.attempt
+    if attempt is not None and (call.claimed_fence, call.claimed_attempt) == (
+        command.fence,
+        attempt,
+    ):
+        if _difference(draft, command, call) is not None:
+            raise refused(ConflictReason.KEY_REUSED, call)
+        return draft.plan(Claim(call_id=call.call_id, claimed_fence=command.fence, duplicate=True))
+    refuse_closed(draft.thread)
+    refuse_fenced(draft.thread, command.run_id, command.fence)
+    if call.request_digest is None:
+        raise refused(ConflictReason.CALL_STATE, call)
+    admit(
+        Trigger.CLAIM,
+        call,
+        claimed_fence=call.claimed_fence,
+        claimed_run_id=None if claimed_by is None else claimed_by.run_id,
+    )
+    if draft.has_lapsed(call):
+        raise refused(ConflictReason.APPROVAL_EXPIRED, call)
+    differs = _difference(draft, command, call)
+    if differs is not None:
+        raise refused(ConflictReason.DIGEST_MISMATCH, call, differs=differs)
+    draft.record(
+        ExecutionClaimed(
+            call_id=call.call_id,
+            run_id=command.run_id,
+            fence=command.fence,
+            attempt=attempt,
+            version=command.version,
+            request_digest=call.request_digest,
+        )
+    )
+    draft.put(
+        replace(
+            call,
+            state=CALL.step(Trigger.CLAIM, call.state),
+            claimed_fence=command.fence,
+            claimed_attempt=attempt,
+            claimed_at=draft.now,
+            updated_at=draft.now,
+        )
+    )
+    renew(draft)
+    return draft.plan(Claim(call_id=call.call_id, claimed_fence=command.fence))
+
+
+def _difference(draft: Draft, command: ClaimExecution, call: CallRow) -> str | None:
+    """Return which bound value differs from what people approved, or None."""
+    counted = [a for a in draft.approvals_of(call) if a.state is ApprovalState.APPROVED]
+    if call.required is None or len(counted) < call.required:
+        # The absence of a decision is never an approval.
+        return "approvals"
+    served = (command.operation, command.version, command.input)
+    if all(digest_again(call, approval, *served) == approval.digest for approval in counted):
+        return None
+    if command.operation != call.operation:
+        return "operation"
+    if command.version != call.version:
+        return "version"
+    return "input" if arguments_digest(command.input) != call.input_digest else "record"
+
+
+def settle_execution(draft: Draft, command: SettleExecution, call: CallRow) -> Plan[Settled]:
+    """Keep the late result of a call, once, whoever holds the lease by now.
+
+    On a closed thread nothing is appended: the row takes the result and keeps its state.
+
+    Raises:
+        Conflict: `run_fenced` when the call was not claimed under this fence; `call_state` when
+            it is neither `executing` nor `unknown`, or has another result already.
+    """
+    error = command.error
+    result: JsonValue = {"output": command.output}
+    if error is not None:
+        result = {"error": {"code": error.code, "message": error.message}}
+    if call.claimed_fence != command.claimed_fence:
+        raise refused(ConflictReason.RUN_FENCED, call)
+    if call.result == codec.dumps(result):
+        return draft.plan(Settled(call_id=call.call_id, state=call.state, seq=None, duplicate=True))
+    if call.result is not None:
+        raise refused(ConflictReason.CALL_STATE, call)
+    trigger = Trigger.LATE_OUTPUT if error is None else Trigger.LATE_ERROR
+    admit(trigger, call)
+    if draft.thread.status is ThreadStatus.CLOSED:
+        draft.put(replace(call, result=codec.dumps(result), updated_at=draft.now))
+        return draft.plan(Settled(call_id=call.call_id, state=call.state, seq=None))
+    if error is None:
+        seq = draft.record(ToolOutput(call_id=call.call_id, output=command.output, late=True))
+    else:
+        seq = draft.record(
+            ToolError(call_id=call.call_id, code=error.code, message=error.message, late=True)
+        )
+    end_call(draft, call, trigger, result)
+    return draft.plan(Settled(call_id=call.call_id, state=CALL.step(trigger, call.state), seq=seq))

@@ -1,0 +1,229 @@
+"""The person's side of a turn: opening it, stopping it, closing the thread."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from engine_assistant.model.digests import arguments_digest
+from engine_assistant.model.errors import Conflict, ConflictReason
+from engine_assistant.model.events import (
+    STREAM_VERSION,
+    FilePart,
+    TurnError,
+    TurnFinish,
+    TurnStart,
+    UserMessage,
+)
+from engine_assistant.model.machines import (
+    INPUT,
+    TURN,
+    Ending,
+    ThreadStatus,
+    Trigger,
+    TurnState,
+)
+from engine_assistant.model.rows import InputRow, Plan, ThreadRow
+from engine_assistant.model.views import Interrupt, MessageReceipt
+from engine_assistant.rules.closing import (
+    close_calls,
+    end_run,
+    expire_lapsed,
+    raise_fence,
+    rest,
+)
+from engine_assistant.rules.draft import Draft
+
+__all__ = [
+    "INTERRUPT_PATIENCE",
+    "close_thread",
+    "finish_turn",
+    "interrupt_turn",
+    "refuse_closed",
+    "repeated_message",
+    "send_message",
+]
+
+INTERRUPT_PATIENCE: Final = timedelta(seconds=10)
+"""How long a live run may take to stop. Asked again after that, the turn ends without it."""
+
+
+def refuse_closed(thread: ThreadRow) -> None:
+    """Refuse everything that would append to a closed thread.
+
+    Raises:
+        Conflict: `thread_closed`.
+    """
+    if thread.status is ThreadStatus.CLOSED:
+        raise Conflict(ConflictReason.THREAD_CLOSED, "The thread is closed. Open a new one.")
+
+
+def message_digest(text: str, attachment_ids: tuple[str, ...] | None) -> str:
+    """Return what a key stands for: the same key must bring the same message."""
+    files = None if attachment_ids is None else list(attachment_ids)
+    return arguments_digest([text, files])
+
+
+def repeated_message(first: InputRow, digest: str) -> MessageReceipt:
+    """Answer a key that was used before with the first receipt.
+
+    Raises:
+        Conflict: `key_reused`, when it came with another text or other attachments.
+    """
+    if first.key_digest != digest:
+        raise Conflict(
+            ConflictReason.KEY_REUSED,
+            "This key was used for another message. Use a new key for a new message.",
+            input_id=first.id,
+        )
+    return _receipt(first, duplicate=True)
+
+
+def send_message(
+    draft: Draft,
+    *,
+    input_id: str,
+    author: str,
+    key: str | None,
+    digest: str,
+    text: str,
+    files: tuple[FilePart, ...] | None,
+    supersede: bool,
+) -> Plan[MessageReceipt]:
+    """Open a turn with a message: `user-message`, then `turn-start`.
+
+    Raises:
+        Conflict: `thread_closed`; `turn_in_progress` while the assistant answers;
+            `approval_pending` while a call waits and the message is not to supersede it.
+    """
+    refuse_closed(draft.thread)
+    if draft.thread.turn_state is TurnState.OPEN:
+        raise Conflict(
+            ConflictReason.TURN_IN_PROGRESS,
+            "The assistant is answering. Wait for its turn to rest, or interrupt it.",
+            turn=draft.thread.turn,
+        )
+    if draft.thread.turn_state is TurnState.AWAITING:
+        _leave_waiting_calls(draft, supersede=supersede)
+    if draft.thread.run_id is not None:
+        raise_fence(draft)
+    draft.thread = replace(
+        draft.thread,
+        turn_state=TURN.step(Trigger.SEND, draft.thread.turn_state),
+        turn=draft.thread.turn + 1,
+        open_since=draft.now,
+        next_deadline=None,
+        interrupt_requested_at=None,
+        last_active_at=max(draft.now, draft.thread.last_active_at),
+    )
+    first = draft.record(UserMessage(text=text, author=author, input_id=input_id, files=files))
+    last = draft.record(TurnStart(v=STREAM_VERSION))
+    row = InputRow(
+        tenant_id=draft.thread.tenant_id,
+        thread_id=draft.thread.id,
+        id=input_id,
+        author_id=author,
+        key=key,
+        key_digest=digest,
+        state=INPUT.step(Trigger.SEND, None),
+        turn=draft.thread.turn,
+        first_seq=first,
+        last_seq=last,
+    )
+    draft.put(row)
+    draft.announce("turn-started", turn=draft.thread.turn)
+    return draft.plan(_receipt(row))
+
+
+def _leave_waiting_calls(draft: Draft, *, supersede: bool) -> None:
+    """Close the calls of a waiting turn, if the person may pass them by."""
+    if not supersede and not all(draft.has_lapsed(call) for call in draft.waiting_calls()):
+        raise Conflict(
+            ConflictReason.APPROVAL_PENDING,
+            "A call waits for approval. Answer it, or send with supersede_approvals=True.",
+            turn=draft.thread.turn,
+        )
+    expire_lapsed(draft)
+    close_calls(draft, Ending.SUPERSEDED, "superseded")
+
+
+def _receipt(row: InputRow, *, duplicate: bool = False) -> MessageReceipt:
+    return MessageReceipt(
+        state=row.state,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        turn=row.turn,
+        input_id=row.id,
+        duplicate=duplicate,
+    )
+
+
+def interrupt_turn(draft: Draft) -> Plan[Interrupt]:
+    """Stop the turn: now when nobody live runs it, else by asking its run.
+
+    The owner is never locked out: asked again after `INTERRUPT_PATIENCE`, the turn ends.
+
+    Raises:
+        Conflict: `thread_closed`.
+    """
+    refuse_closed(draft.thread)
+    if draft.thread.turn_state is TurnState.IDLE:
+        return draft.plan(Interrupt(ended=False))
+    asked = draft.thread.interrupt_requested_at
+    runs = draft.thread.turn_state is TurnState.OPEN and draft.thread.has_live_run(draft.now)
+    if runs and (asked is None or draft.now - asked < INTERRUPT_PATIENCE):
+        asked = asked or draft.now
+        draft.thread = replace(draft.thread, interrupt_requested_at=asked)
+        return draft.plan(Interrupt(ended=False, requested_at=asked))
+    _end_turn(draft, "interrupted")
+    raise_fence(draft)
+    return draft.plan(Interrupt(ended=True, requested_at=asked))
+
+
+def close_thread(draft: Draft) -> Plan[ThreadRow]:
+    """Close the thread for ever. A turn that is not idle ends as interrupted."""
+    if draft.thread.status is ThreadStatus.CLOSED:
+        return draft.plan(draft.thread)
+    if draft.thread.turn_state is not TurnState.IDLE:
+        _end_turn(draft, "closed")
+    raise_fence(draft, Trigger.CLOSE)
+    draft.thread = replace(draft.thread, status=ThreadStatus.CLOSED, closed_at=draft.now)
+    draft.announce("thread-closed")
+    return draft.plan(draft.thread)
+
+
+def _end_turn(draft: Draft, why: str) -> None:
+    expire_lapsed(draft)
+    close_calls(draft, Ending.ENDED, why)
+    draft.record(TurnFinish(reason="interrupted"))
+    rest(draft, Trigger.END)
+    draft.announce("turn-finished", turn=draft.thread.turn, reason="interrupted")
+
+
+def finish_turn(draft: Draft, event: TurnFinish | TurnError, body: str) -> None:
+    """Rest the turn by its own run's event, and give the lease up with it.
+
+    Raises:
+        Conflict: `no_approval_pending` when it would wait and nothing unlapsed waits;
+            `approval_pending` when it says `done` while a call waits;
+            `execution_not_claimed` when it would wait while an approved call is unclaimed.
+    """
+    expire_lapsed(draft)
+    reason = event.reason if isinstance(event, TurnFinish) else "error"
+    if reason == "awaiting-approval":
+        if not draft.waiting_calls():
+            raise Conflict(
+                ConflictReason.NO_APPROVAL_PENDING, "No call waits for approval any more."
+            )
+        close_calls(draft, Ending.RESTED, "turn-finish")
+    elif reason == "done":
+        close_calls(draft, Ending.DONE, "turn-finish")
+    else:
+        close_calls(draft, Ending.FINISHED, event.type)
+    draft.record(event, body)
+    trigger = Trigger.REST if reason == "awaiting-approval" else Trigger.FINISH
+    rest(draft, trigger)
+    end_run(draft, trigger)
+    if isinstance(event, TurnError):
+        draft.announce("turn-failed", turn=draft.thread.turn, code=event.code)
+    else:
+        draft.announce("turn-finished", turn=draft.thread.turn, reason=event.reason)

@@ -1,0 +1,67 @@
+"""What a driver's error means to a caller: race, lost answer, or broken installation.
+
+No text of a driver's error is passed on. It may quote values, and so what people wrote.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import sqlalchemy.exc
+
+from engine_assistant.model.errors import AssistantError, Internal, Raced, Unavailable
+
+__all__ = ["meaning", "translated"]
+
+_RACED: Final = frozenset({"40001", "40P01", "55P03"})
+_UNPREPARED: Final = frozenset({"26000", "42P05"})
+_GONE_CLASSES: Final = ("08", "53", "57")
+_MISSING: Final = frozenset({"42P01", "42703", "3F000"})
+_SQLITE_BUSY: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+_NOT_MIGRATED: Final = (
+    "The engine's tables are missing or of another version."
+    " Run `engine-assistant db upgrade`, or assistant.migrate()."
+)
+_POOLER: Final = (
+    "A prepared statement is gone: there is a pooler in transaction mode in between. Give the"
+    " engine connect_args={'prepare_threshold': None}, or use ?pooler=transaction in the URL."
+)
+
+
+def meaning(error: BaseException) -> AssistantError:
+    """Return the typed error that a database error stands for."""
+    if not isinstance(error, sqlalchemy.exc.DBAPIError):
+        return Internal("The database layer failed.", error=type(error).__name__)
+    driver = error.orig
+    state = getattr(driver, "sqlstate", None)
+    name = str(getattr(driver, "sqlite_errorname", "") or "")
+    facts = {"error": type(driver).__name__, "sqlstate": state or name or None}
+    if state in _RACED or name.startswith(_SQLITE_BUSY):
+        return Raced("Another transaction was in the way. Roll back and try again.", **facts)
+    if state in _UNPREPARED:
+        return Internal(_POOLER, **facts)
+    if state in _MISSING or (name == "SQLITE_ERROR" and "no such" in str(driver)):
+        return Internal(_NOT_MIGRATED, **facts)
+    if (
+        error.connection_invalidated
+        or (state is not None and state.startswith(_GONE_CLASSES))
+        or (state is None and isinstance(error, sqlalchemy.exc.OperationalError))
+    ):
+        return Unavailable("The database did not answer. Repeat with the same key.", **facts)
+    return Internal("The database refused a statement.", **facts)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn database errors into typed ones that quote nothing.
+
+    The driver's error is neither cause nor context of ours: its text may hold what people wrote.
+    """
+    failure: AssistantError | None = None
+    try:
+        yield
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        failure = meaning(error)
+    if failure is not None:
+        raise failure

@@ -1,0 +1,192 @@
+"""Reading lists: events by their numbers, the rest by cursors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import sqlalchemy as sa
+
+from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
+from engine_assistant.model.rows import ApprovalRow, CallRow, ThreadRow
+from engine_assistant.model.times import from_text
+from engine_assistant.store.database import Database
+from engine_assistant.store.dialects import dialect_of
+from engine_assistant.store.reads import row_of
+from engine_assistant.store.tables import approvals, events, threads, tool_calls
+
+__all__ = [
+    "EventsRead",
+    "approval_page",
+    "bodies_of",
+    "call_page",
+    "read_events",
+    "thread_page",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRead:
+    """A page of events as they are stored, with the head they were read under.
+
+    `rows` are (seq, type, turn, body, time as text) in order.
+    """
+
+    subject_id: str
+    head_seq: int
+    rows: Sequence[tuple[int, str, int, str, str]]
+
+
+def read_events(
+    db: Database, thread_id: str, *, after: int, limit: int, last: int | None
+) -> EventsRead | None:
+    """Return the events of a range, with the thread's owner and head, in one statement.
+
+    Numbers have no gap, so a page is a range of numbers: an index range scan, whatever the
+    length of the thread. A LIMIT would let the planner sort instead.
+    """
+    in_range = (
+        sa.and_(events.c.seq > after, events.c.seq <= after + limit)
+        if last is None
+        else events.c.seq > threads.c.last_seq - last
+    )
+    joined = threads.outerjoin(
+        events,
+        sa.and_(
+            events.c.tenant_id == threads.c.tenant_id,
+            events.c.thread_id == threads.c.id,
+            in_range,
+        ),
+    )
+    statement = (
+        sa.select(
+            threads.c.subject_id,
+            threads.c.last_seq,
+            events.c.seq,
+            events.c.type,
+            events.c.turn,
+            events.c.body,
+            dialect_of(db.connection).as_text(events.c.created_at),
+        )
+        .select_from(joined)
+        .where(threads.c.tenant_id == db.tenant, threads.c.id == thread_id)
+        .order_by(events.c.seq)
+    )
+    found = db.rows(statement)
+    if not found:
+        return None
+    subject, head = cast("tuple[str, int]", found[0][:2])
+    rows = [row[2:] for row in found if row[2] is not None]
+    return EventsRead(subject, head, cast("list[tuple[int, str, int, str, str]]", rows))
+
+
+def thread_page(
+    db: Database,
+    subject: str,
+    *,
+    status: ThreadStatus | None,
+    limit: int,
+    before: tuple[str, str] | None,
+) -> list[ThreadRow]:
+    """Return one person's threads, newest activity first, from (time, id) on."""
+    statement = (
+        sa.select(threads)
+        .where(threads.c.tenant_id == db.tenant, threads.c.subject_id == subject)
+        .order_by(threads.c.last_active_at.desc(), threads.c.id.desc())
+        .limit(limit)
+    )
+    if status is not None:
+        statement = statement.where(threads.c.status == status)
+    if before is not None:
+        at, thread_id = sa.literal(from_text(before[0]), threads.c.last_active_at.type), before[1]
+        statement = statement.where(
+            sa.tuple_(threads.c.last_active_at, threads.c.id) < sa.tuple_(at, thread_id)
+        )
+    return [row_of(ThreadRow, row) for row in db.rows(statement)]
+
+
+def call_page(
+    db: Database,
+    thread_id: str,
+    *,
+    state: CallState | None,
+    limit: int,
+    after: tuple[int, str] | None,
+) -> list[CallRow]:
+    """Return a thread's calls in the order in which they were (last) proposed."""
+    statement = (
+        sa.select(tool_calls)
+        .where(tool_calls.c.tenant_id == db.tenant, tool_calls.c.thread_id == thread_id)
+        .order_by(tool_calls.c.input_seq, tool_calls.c.call_id)
+        .limit(limit)
+    )
+    if state is not None:
+        statement = statement.where(tool_calls.c.state == state)
+    if after is not None:
+        statement = statement.where(
+            sa.tuple_(tool_calls.c.input_seq, tool_calls.c.call_id) > sa.tuple_(*after)
+        )
+    return [row_of(CallRow, row) for row in db.rows(statement)]
+
+
+def approval_page(
+    db: Database,
+    *,
+    thread_id: str | None,
+    approver: str | None,
+    state: ApprovalState | None,
+    limit: int,
+    after: tuple[str, int, str, str] | None,
+) -> list[tuple[ApprovalRow, CallRow, str]]:
+    """Return approvals with their calls and the body of the request that each belongs to."""
+    same_call = sa.and_(
+        tool_calls.c.tenant_id == approvals.c.tenant_id,
+        tool_calls.c.thread_id == approvals.c.thread_id,
+        tool_calls.c.call_id == approvals.c.call_id,
+    )
+    request = sa.and_(
+        events.c.tenant_id == approvals.c.tenant_id,
+        events.c.thread_id == approvals.c.thread_id,
+        events.c.seq == approvals.c.request_seq,
+    )
+    order = (
+        approvals.c.thread_id,
+        approvals.c.request_seq,
+        approvals.c.call_id,
+        approvals.c.approver_id,
+    )
+    statement = (
+        sa.select(*approvals.c, *tool_calls.c, events.c.body)
+        .select_from(approvals.join(tool_calls, same_call).join(events, request))
+        .where(approvals.c.tenant_id == db.tenant)
+        .order_by(*order)
+        .limit(limit)
+    )
+    if approver is not None:
+        statement = statement.where(approvals.c.approver_id == approver)
+    if thread_id is not None:
+        statement = statement.where(approvals.c.thread_id == thread_id)
+    if state is not None:
+        statement = statement.where(approvals.c.state == state)
+    if after is not None:
+        statement = statement.where(sa.tuple_(*order) > sa.tuple_(*after))
+    split = len(approvals.c)
+    return [
+        (
+            row_of(ApprovalRow, row[:split]),
+            row_of(CallRow, row[split:-1]),
+            cast("str", row[-1]),
+        )
+        for row in db.rows(statement)
+    ]
+
+
+def bodies_of(db: Database, thread_id: str, seqs: Sequence[int]) -> Mapping[int, str]:
+    """Return the bodies of the named events by number."""
+    if not seqs:
+        return {}
+    statement = sa.select(events.c.seq, events.c.body).where(
+        events.c.tenant_id == db.tenant,
+        events.c.thread_id == thread_id,
+        events.c.seq.in_(sorted(set(seqs))),
+    )
+    return dict(cast("Sequence[tuple[int, str]]", db.rows(statement)))
