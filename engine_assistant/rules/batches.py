@@ -16,15 +16,16 @@ from engine_assistant.model.events import (
     TurnFinish,
     Writer,
 )
+from engine_assistant.model.machines import TurnState
 from engine_assistant.model.rows import Plan, ThreadRow
 from engine_assistant.model.views import Appended
 from engine_assistant.rules.calls import tool_error, tool_input, tool_output
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.requests import approval_request, refuse_resting
 from engine_assistant.rules.runs import holds_lease, refuse_fenced, renew
-from engine_assistant.rules.turns import finish_turn, refuse_closed
+from engine_assistant.rules.turns import finish_turn, no_turn_open, refuse_closed
 
-__all__ = ["append_events", "is_repeated", "refuse_append"]
+__all__ = ["append_events", "is_repeated", "refuse_append", "refuse_plain"]
 
 
 def is_repeated(thread: ThreadRow, command: AppendEvents) -> bool:
@@ -63,6 +64,16 @@ def refuse_append(thread: ThreadRow, command: AppendEvents) -> None:
             "Batches of one fence are numbered 1, 2, 3 without a gap.",
             expected=thread.last_batch + 1,
         )
+
+
+def refuse_plain(thread: ThreadRow) -> None:
+    """Refuse plain events while no turn is open.
+
+    Raises:
+        Conflict: `no_turn_open`.
+    """
+    if thread.turn_state is not TurnState.OPEN:
+        raise no_turn_open()
 
 
 def append_events(draft: Draft, command: AppendEvents) -> Plan[Appended]:

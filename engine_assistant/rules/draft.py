@@ -117,6 +117,10 @@ class Draft:
         ]
         return sorted(found, key=lambda row: row.approver_id)
 
+    def approval_of(self, call: CallRow, person: str) -> ApprovalRow | None:
+        """Return one person's approval of the call's current request."""
+        return next((row for row in self.approvals_of(call) if row.approver_id == person), None)
+
     # -- moving ----------------------------------------------------------------------------
 
     def put(self, row: Row) -> None:

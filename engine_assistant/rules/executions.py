@@ -6,7 +6,7 @@ from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, SettleExecution
 from engine_assistant.model.digests import arguments_digest
-from engine_assistant.model.errors import ConflictReason
+from engine_assistant.model.errors import ConflictReason, NotFound
 from engine_assistant.model.events import ExecutionClaimed, ToolError, ToolOutput
 from engine_assistant.model.machines import CALL, ApprovalState, ThreadStatus, Trigger
 from engine_assistant.model.rows import CallRow, Plan, RunRow
@@ -21,7 +21,7 @@ __all__ = ["claim_execution", "settle_execution"]
 
 
 def claim_execution(
-    draft: Draft, command: ClaimExecution, call: CallRow, claimed_by: RunRow | None
+    draft: Draft, command: ClaimExecution, claimed_by: RunRow | None
 ) -> Plan[Claim]:
     """Give the right to execute an approved call to the run that holds the lease.
 
@@ -29,21 +29,38 @@ def claim_execution(
     to `executing` is single use: it is a conditional write on the state and the request's digest.
 
     Raises:
+        NotFound: there is no such call.
         Conflict: `thread_closed`; `run_fenced`; `call_state` for an ungated call; what the
             refusal table says; `approval_expired` at the expiry and after it; `digest_mismatch`
             when what would run is not what was approved; `key_reused` when the attempt number
             claimed something else.
     """
-    attempt = command.attempt
-    if attempt is not None and (call.claimed_fence, call.claimed_attempt) == (
-        command.fence,
-        attempt,
-    ):
-        if _difference(draft, command, call) is not None:
-            raise refused(ConflictReason.KEY_REUSED, call)
+    call = draft.call(command.call_id)
+    if call is not None and _is_repeated(draft, command, call):
         return draft.plan(Claim(call_id=call.call_id, claimed_fence=command.fence, duplicate=True))
     refuse_closed(draft.thread)
     refuse_fenced(draft.thread, command.run_id, command.fence)
+    if call is None:
+        raise NotFound("There is no such call on this thread.")
+    return _claim(draft, command, _claimable(draft, command, call, claimed_by))
+
+
+def _is_repeated(draft: Draft, command: ClaimExecution, call: CallRow) -> bool:
+    """Return whether this attempt was answered before: judged before the lease."""
+    if command.attempt is None or (call.claimed_fence, call.claimed_attempt) != (
+        command.fence,
+        command.attempt,
+    ):
+        return False
+    if _difference(draft, command, call) is not None:
+        raise refused(ConflictReason.KEY_REUSED, call)
+    return True
+
+
+def _claimable(
+    draft: Draft, command: ClaimExecution, call: CallRow, claimed_by: RunRow | None
+) -> CallRow:
+    """Return the call if this very thing was approved, in time, and not yet claimed."""
     if call.request_digest is None:
         raise refused(ConflictReason.CALL_STATE, call)
     admit(
@@ -57,14 +74,19 @@ def claim_execution(
     differs = _difference(draft, command, call)
     if differs is not None:
         raise refused(ConflictReason.DIGEST_MISMATCH, call, differs=differs)
+    return call
+
+
+def _claim(draft: Draft, command: ClaimExecution, call: CallRow) -> Plan[Claim]:
+    """Record the claim before anything runs: it is the proof of execution."""
     draft.record(
         ExecutionClaimed(
             call_id=call.call_id,
             run_id=command.run_id,
             fence=command.fence,
-            attempt=attempt,
+            attempt=command.attempt,
             version=command.version,
-            request_digest=call.request_digest,
+            request_digest=call.request_digest or "",
         )
     )
     draft.put(
@@ -72,7 +94,7 @@ def claim_execution(
             call,
             state=CALL.step(Trigger.CLAIM, call.state),
             claimed_fence=command.fence,
-            claimed_attempt=attempt,
+            claimed_attempt=command.attempt,
             claimed_at=draft.now,
             updated_at=draft.now,
         )

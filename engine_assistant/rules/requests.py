@@ -6,7 +6,7 @@ from dataclasses import replace
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import RequestApproval
 from engine_assistant.model.digests import arguments_digest, request_digest
-from engine_assistant.model.errors import Conflict, ConflictReason, ValidationFailed
+from engine_assistant.model.errors import ConflictReason, ValidationFailed
 from engine_assistant.model.events import ApprovalRequest, ApprovalSlot, Known, body_of
 from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, TurnState
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
@@ -16,7 +16,7 @@ from engine_assistant.rules.binding import digest_of
 from engine_assistant.rules.calls import admit, known_call, refused
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.runs import refuse_fenced, renew
-from engine_assistant.rules.turns import refuse_closed
+from engine_assistant.rules.turns import no_turn_open, refuse_closed
 
 __all__ = ["approval_request", "refuse_resting", "request_approval"]
 
@@ -36,7 +36,7 @@ def refuse_resting(draft: Draft, event: Known) -> None:
         call = draft.call(event.call_id)
         if call is not None and call.state is CallState.AWAITING:
             return
-    raise Conflict(ConflictReason.NO_TURN_OPEN, "No turn is open, so a run has nothing to write.")
+    raise no_turn_open()
 
 
 def request_approval(

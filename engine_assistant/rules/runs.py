@@ -8,6 +8,7 @@ A lease that has run out still writes, and is renewed by it, until somebody take
 
 from dataclasses import replace
 
+from engine_assistant.model.commands import AcquireRun, BeatRun, ReleaseRun
 from engine_assistant.model.errors import Conflict, ConflictReason
 from engine_assistant.model.machines import RUN, Ending, Trigger, TurnState
 from engine_assistant.model.rows import Plan, RunRow, ThreadRow
@@ -21,7 +22,7 @@ from engine_assistant.rules.closing import (
     reopen,
 )
 from engine_assistant.rules.draft import Draft
-from engine_assistant.rules.turns import refuse_closed
+from engine_assistant.rules.turns import no_turn_open, refuse_closed
 
 __all__ = ["acquire_run", "beat_run", "holds_lease", "refuse_fenced", "release_run", "renew"]
 
@@ -52,7 +53,7 @@ def renew(draft: Draft) -> None:
         draft.thread = replace(draft.thread, lease_until=until)
 
 
-def acquire_run(draft: Draft, *, run_id: str, fence: int | None, stale_after: float) -> Plan[Lease]:
+def acquire_run(draft: Draft, command: AcquireRun) -> Plan[Lease]:
     """Take the lease of a turn that is not idle, or renew it by presenting its fence.
 
     Raises:
@@ -61,22 +62,22 @@ def acquire_run(draft: Draft, *, run_id: str, fence: int | None, stale_after: fl
     """
     refuse_closed(draft.thread)
     if draft.thread.turn_state is TurnState.IDLE:
-        raise Conflict(ConflictReason.NO_TURN_OPEN, "No turn is open. Nothing is to be run.")
-    if fence is not None:
-        refuse_fenced(draft.thread, run_id, fence)
+        raise no_turn_open()
+    if command.fence is not None:
+        refuse_fenced(draft.thread, command.run_id, command.fence)
     expire_lapsed(draft)
     if not draft.waiting_calls():
         reopen(draft, Trigger.LAPSE)
     took_over = False
-    if fence is None:
-        took_over = _take_lease(draft, run_id)
-    draft.thread = replace(draft.thread, stale_after=stale_after)
+    if command.fence is None:
+        took_over = _take_lease(draft, command.run_id)
+    draft.thread = replace(draft.thread, stale_after=command.stale_after)
     renew(draft)
     until = draft.thread.lease_until or draft.now
     return draft.plan(
         Lease(
             thread_id=draft.thread.id,
-            run_id=run_id,
+            run_id=command.run_id,
             fence=draft.thread.fence,
             took_over=took_over,
             lease_until=until,
@@ -110,14 +111,14 @@ def _take_lease(draft: Draft, run_id: str) -> bool:
     return holder not in (None, run_id)
 
 
-def beat_run(draft: Draft, *, run_id: str, fence: int) -> Plan[Beat]:
+def beat_run(draft: Draft, command: BeatRun) -> Plan[Beat]:
     """Renew the lease and report whether the person asked the run to stop.
 
     Raises:
         Conflict: `thread_closed`, `run_fenced`.
     """
     refuse_closed(draft.thread)
-    refuse_fenced(draft.thread, run_id, fence)
+    refuse_fenced(draft.thread, command.run_id, command.fence)
     renew(draft)
     return draft.plan(
         Beat(
@@ -127,9 +128,9 @@ def beat_run(draft: Draft, *, run_id: str, fence: int) -> Plan[Beat]:
     )
 
 
-def release_run(draft: Draft, *, run_id: str, fence: int) -> Plan[Released]:
+def release_run(draft: Draft, command: ReleaseRun) -> Plan[Released]:
     """Give the lease up inside an open turn. Not holding it is an answer, not an error."""
-    if not holds_lease(draft.thread, run_id, fence):
+    if not holds_lease(draft.thread, command.run_id, command.fence):
         return draft.plan(Released(released=False))
     close_calls(draft, Ending.FENCED, "released")
     end_run(draft, Trigger.RELEASE)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from engine_assistant.model.commands import SendMessage
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import Conflict, ConflictReason
 from engine_assistant.model.events import (
@@ -38,6 +39,8 @@ __all__ = [
     "close_thread",
     "finish_turn",
     "interrupt_turn",
+    "message_digest",
+    "no_turn_open",
     "refuse_closed",
     "repeated_message",
     "send_message",
@@ -57,10 +60,15 @@ def refuse_closed(thread: ThreadRow) -> None:
         raise Conflict(ConflictReason.THREAD_CLOSED, "The thread is closed. Open a new one.")
 
 
-def message_digest(text: str, attachment_ids: tuple[str, ...] | None) -> str:
+def no_turn_open() -> Conflict:
+    """Return the refusal of what only an open turn admits; the rule raises it."""
+    return Conflict(ConflictReason.NO_TURN_OPEN, "No turn is open. There is nothing to run.")
+
+
+def message_digest(command: SendMessage) -> str:
     """Return what a key stands for: the same key must bring the same message."""
-    files = None if attachment_ids is None else list(attachment_ids)
-    return arguments_digest([text, files])
+    files = None if command.attachment_ids is None else list(command.attachment_ids)
+    return arguments_digest([command.text, files])
 
 
 def repeated_message(first: InputRow, digest: str) -> MessageReceipt:
@@ -80,14 +88,12 @@ def repeated_message(first: InputRow, digest: str) -> MessageReceipt:
 
 def send_message(
     draft: Draft,
+    command: SendMessage,
     *,
     input_id: str,
     author: str,
-    key: str | None,
     digest: str,
-    text: str,
     files: tuple[FilePart, ...] | None,
-    supersede: bool,
 ) -> Plan[MessageReceipt]:
     """Open a turn with a message: `user-message`, then `turn-start`.
 
@@ -103,7 +109,7 @@ def send_message(
             turn=draft.thread.turn,
         )
     if draft.thread.turn_state is TurnState.AWAITING:
-        _leave_waiting_calls(draft, supersede=supersede)
+        _leave_waiting_calls(draft, supersede=command.supersede_approvals)
     if draft.thread.run_id is not None:
         raise_fence(draft)
     draft.thread = replace(
@@ -115,14 +121,16 @@ def send_message(
         interrupt_requested_at=None,
         last_active_at=max(draft.now, draft.thread.last_active_at),
     )
-    first = draft.record(UserMessage(text=text, author=author, input_id=input_id, files=files))
+    first = draft.record(
+        UserMessage(text=command.text, author=author, input_id=input_id, files=files)
+    )
     last = draft.record(TurnStart(v=STREAM_VERSION))
     row = InputRow(
         tenant_id=draft.thread.tenant_id,
         thread_id=draft.thread.id,
         id=input_id,
         author_id=author,
-        key=key,
+        key=command.key,
         key_digest=digest,
         state=INPUT.step(Trigger.SEND, None),
         turn=draft.thread.turn,

@@ -4,19 +4,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from engine_assistant.model.errors import NotFound
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.reads import row_of
 from engine_assistant.store.tables import approvals, threads
 
-__all__ = ["lock_thread", "no_thread"]
-
-
-def no_thread() -> NotFound:
-    """Return the one answer to a thread that is missing and to one that may not be seen."""
-    return NotFound("There is no such thread.")
+__all__ = ["lock_thread"]
 
 
 def lock_thread(
@@ -25,8 +19,8 @@ def lock_thread(
     *,
     owner: str | None = None,
     decider: tuple[str, str] | None = None,
-) -> tuple[ThreadRow, datetime]:
-    """Lock a thread and return its row, with the clock read after the lock.
+) -> tuple[ThreadRow, datetime] | None:
+    """Lock a thread and return its row, with the clock read after the lock, or None.
 
     The condition on who asks stands in the lock's own WHERE, so that a stranger locks nothing.
 
@@ -35,9 +29,6 @@ def lock_thread(
         thread_id: which thread.
         owner: only if this person owns it.
         decider: only if this (call id, person) was ever asked for approval on it.
-
-    Raises:
-        NotFound: there is no such thread, or not for this person.
     """
     where: list[sa.ColumnElement[bool]] = [
         threads.c.tenant_id == db.tenant,
@@ -51,7 +42,7 @@ def lock_thread(
     dialect.begin_write(db)
     found = dialect.lock(db, where)
     if found is None:
-        raise no_thread()
+        return None
     columns, now = found
     return row_of(ThreadRow, columns), now
 

@@ -40,7 +40,7 @@ def _batch(*names: str) -> sa.TableValuedAlias:
         sa.func.unnest(*(_split(f"in_{name}") for name in names))
         .table_valued(
             *(sa.column(name, sa.Text) for name in names),
-            with_ordinality=sa.column("ord", sa.BigInteger),
+            with_ordinality="ord",
             name="batch",
         )
         .render_derived()

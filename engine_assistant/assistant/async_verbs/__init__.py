@@ -1,0 +1,23 @@
+"""The operations as methods: by keyword, one for each, each answering a frozen view.
+
+Every method may also raise `PermissionDenied` (the caller lacks the permission), `ValidationFailed`
+(an input is wrong; nothing was asked of the database), `Raced` and `Unavailable`.
+"""
+
+from collections.abc import Mapping
+
+from engine_assistant.assistant.async_verbs.person import AsyncPersonVerbs
+from engine_assistant.assistant.async_verbs.reading import AsyncReadingVerbs
+from engine_assistant.assistant.async_verbs.run import AsyncRunVerbs
+from engine_assistant.operations.registry import named_operation
+
+__all__ = ["AsyncOperations"]
+
+
+class AsyncOperations(AsyncPersonVerbs, AsyncRunVerbs, AsyncReadingVerbs):
+    """Everything that one caller can ask of the engine."""
+
+    async def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:
+        """See `Operations.call`."""
+        operation = named_operation(name)
+        return operation.plain(await self._run(operation, **values))

@@ -1,0 +1,143 @@
+"""The asynchronous front door: the same bodies, run by `AsyncConnection.run_sync`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Self, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from engine_assistant import migrate
+from engine_assistant.assistant.async_verbs import AsyncOperations
+from engine_assistant.assistant.bound import AsyncBound
+from engine_assistant.assistant.settings import Mode, Patience, Settings, mode_of, reading_mode
+from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.engines import make_async_engine
+from engine_assistant.model.commands import Command
+from engine_assistant.model.errors import Raced
+from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.views import Runnable
+from engine_assistant.operations.operation import Operation
+from engine_assistant.store.faults import translated
+
+__all__ = ["AsyncAssistant"]
+
+C = TypeVar("C", bound=Command)
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class AsyncAssistant:
+    """`Assistant`, awaited. It works from any event loop that its engine works from."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        emit: Emit | None = None,
+        limits: Limits = LIMITS,
+        retry_for: float = 5.0,
+    ) -> None:
+        """Use the host's engine. The arguments are those of `Assistant`."""
+        self.engine = engine
+        self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
+        self._settings = Settings(schema, clock, emit, limits, retry_for)
+        self.limits = limits
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        emit: Emit | None = None,
+        limits: Limits = LIMITS,
+    ) -> Self:
+        """See `Assistant.from_url`."""
+        return cls(make_async_engine(url), schema=schema, clock=clock, emit=emit, limits=limits)
+
+    async def migrate(self) -> None:
+        """See `Assistant.migrate`."""
+        with translated():
+            async with self.engine.connect() as connection:
+                await connection.run_sync(migrate.upgrade, self._settings.schema)
+                await connection.commit()
+
+    def acting_as(self, caller: Caller) -> AsyncOperations:
+        """See `Assistant.acting_as`."""
+        return _Acting(self, caller)
+
+    def bind(self, connection: AsyncConnection, caller: Caller) -> AsyncBound:
+        """See `Assistant.bind`."""
+        return AsyncBound(connection, self._settings, caller)
+
+    @asynccontextmanager
+    async def session(self, caller: Caller) -> AsyncIterator[AsyncBound]:
+        """See `Assistant.session`."""
+        with translated():
+            connection = await self.engine.connect().start()
+        try:
+            with translated():
+                transaction = await connection.begin()
+            try:
+                bound = self.bind(connection, caller)
+                yield bound
+                bound.raise_failure()
+            except BaseException:
+                with translated():
+                    await transaction.rollback()
+                raise
+            with translated():
+                await transaction.commit()
+        finally:
+            await connection.close()
+
+    async def transact(self, caller: Caller, work: Callable[[AsyncBound], Awaitable[T]]) -> T:
+        """See `Assistant.transact`."""
+        patience = Patience(self._settings.retry_for)
+        while True:
+            try:
+                async with self.session(caller) as bound:
+                    return await work(bound)
+            except Raced as error:
+                pause = patience.pause(error)
+            await asyncio.sleep(pause)
+
+    async def list_runnable(
+        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
+    ) -> list[Runnable]:
+        """See `Assistant.list_runnable`."""
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated():
+            async with engine.connect() as connection:
+                return await connection.run_sync(self._settings.runnable, limit, exclude)
+
+    async def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
+        """See `Assistant.run`."""
+        mode = mode_of(self.engine.dialect.name, operation, command)
+        patience = Patience(self._settings.retry_for)
+        while True:
+            try:
+                with translated():
+                    async with self._engines[mode].connect() as connection:
+                        return await connection.run_sync(
+                            self._settings.run, caller, mode, operation, command
+                        )
+            except Raced as error:
+                pause = patience.pause(error)
+            await asyncio.sleep(pause)
+
+
+class _Acting(AsyncOperations):
+    """Operations, each in a transaction of its own."""
+
+    def __init__(self, assistant: AsyncAssistant, caller: Caller) -> None:
+        self._assistant = assistant
+        self._caller = caller
+
+    async def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+        command = operation.parse(values, self._assistant.limits)
+        return await self._assistant.run(self._caller, operation, command)

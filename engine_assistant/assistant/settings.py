@@ -1,0 +1,141 @@
+"""What both front doors share: how a host set the engine up, and how one operation is run."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from engine_assistant.context import Caller, Clock, Context, Emit
+from engine_assistant.engines import BEGIN_OPTION, DEFERRED
+from engine_assistant.model.commands import Command
+from engine_assistant.model.errors import (
+    Conflict,
+    NotFound,
+    PermissionDenied,
+    Raced,
+    ValidationFailed,
+)
+from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.views import Runnable
+from engine_assistant.operations.operation import Operation
+from engine_assistant.store.faults import translated
+from engine_assistant.store.runnable import runnable
+
+__all__ = ["REFUSALS", "Mode", "Patience", "Settings", "mode_of", "reading_mode"]
+
+C = TypeVar("C", bound=Command)
+V = TypeVar("V")
+
+REFUSALS: Final = (NotFound, PermissionDenied, ValidationFailed, Conflict)
+"""Errors that are raised before anything is written: the transaction may go on."""
+
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a host set the engine up. See `Assistant` for the meaning of each."""
+
+    schema: str | None = None
+    clock: Clock | None = None
+    emit: Emit | None = None
+    limits: Limits = field(default=LIMITS)
+    retry_for: float = 5.0
+
+    def context(self, connection: sa.Connection, caller: Caller) -> Context:
+        """Return what an operation is given."""
+        return Context(
+            connection=connection,
+            caller=caller,
+            schema=self.schema,
+            clock=self.clock,
+            emit=self.emit,
+            limits=self.limits,
+        )
+
+    def run(
+        self,
+        connection: sa.Connection,
+        caller: Caller,
+        mode: "Mode",
+        operation: Operation[C, V],
+        command: C,
+    ) -> V:
+        """Run one operation on a connection of ours, in a transaction unless it needs none."""
+        ctx = self.context(connection, caller)
+        with translated():
+            if mode is Mode.AUTOCOMMIT:
+                return operation(ctx, command)
+            with connection.begin():
+                return operation(ctx, command)
+
+    def runnable(
+        self, connection: sa.Connection, limit: int, exclude: Sequence[tuple[str, str]]
+    ) -> list[Runnable]:
+        """Return the threads that a run should pick up.
+
+        Raises:
+            ValidationFailed: the limit is not between 1 and the largest page.
+        """
+        if type(limit) is not int or not 1 <= limit <= self.limits.page:
+            raise ValidationFailed(
+                f"The limit must be an int between 1 and {self.limits.page}.", path="limit"
+            )
+        with translated():
+            rows = runnable(
+                connection,
+                schema=self.schema,
+                clock=self.clock,
+                limit=limit,
+                exclude=[(str(tenant), str(thread)) for tenant, thread in exclude],
+            )
+        return [Runnable.model_validate(dict(row)) for row in rows]
+
+
+class Mode(Enum):
+    """What an operation needs of a connection of ours, as execution options."""
+
+    TRANSACTION = MappingProxyType[str, str]({})
+    AUTOCOMMIT = MappingProxyType({"isolation_level": "AUTOCOMMIT"})
+    """One statement, so BEGIN and COMMIT would be two more round trips. Postgres only."""
+    SNAPSHOT = MappingProxyType({BEGIN_OPTION: DEFERRED})
+    """Readers see one moment and do not take the file's write lock. SQLite only."""
+
+
+def mode_of(dialect: str, operation: Operation[C, V], command: C) -> Mode:
+    """Return how an operation is run on this database."""
+    if dialect == "postgresql" and operation.one_statement(command):
+        return Mode.AUTOCOMMIT
+    return reading_mode(dialect) if operation.reads else Mode.TRANSACTION
+
+
+def reading_mode(dialect: str) -> Mode:
+    """Return how several reads are run together."""
+    return Mode.SNAPSHOT if dialect == "sqlite" else Mode.TRANSACTION
+
+
+class Patience:
+    """How long to go on after `Raced`: growing random pauses until the time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        """Start the clock."""
+        self._until = time.monotonic() + seconds
+        self._tries = 0
+
+    def pause(self, error: Raced) -> float:
+        """Return the seconds to wait before the next try.
+
+        Raises:
+            Raced: the error itself, when the time is up.
+        """
+        if time.monotonic() >= self._until:
+            raise error
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._tries)
+        self._tries = min(self._tries + 1, 16)
+        return random.uniform(0, longest)  # noqa: S311 - jitter, not a secret

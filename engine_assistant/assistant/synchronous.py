@@ -1,0 +1,187 @@
+"""The synchronous front door."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self, TypeVar
+
+import sqlalchemy as sa
+
+from engine_assistant import migrate
+from engine_assistant.assistant.bound import Bound
+from engine_assistant.assistant.settings import (
+    Mode,
+    Patience,
+    Settings,
+    mode_of,
+    reading_mode,
+)
+from engine_assistant.assistant.verbs import Operations
+from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.engines import make_engine
+from engine_assistant.model.commands import Command
+from engine_assistant.model.errors import Raced
+from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.views import Runnable
+from engine_assistant.operations.operation import Operation
+from engine_assistant.store.faults import translated
+
+__all__ = ["Assistant"]
+
+C = TypeVar("C", bound=Command)
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class Assistant:
+    """The engine over one database.
+
+    Two doors to teach: `acting_as` (each call is its own transaction) and `bind` (calls join the
+    host's). Two more for the rest: `session` and `transact` (several calls in one transaction).
+
+    It holds no state beside the engine, so one instance may serve every thread of a process.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        emit: Emit | None = None,
+        limits: Limits = LIMITS,
+        retry_for: float = 5.0,
+    ) -> None:
+        """Use the host's engine.
+
+        Args:
+            engine: Postgres through psycopg, or SQLite (see `prepare_sqlite`).
+            schema: the schema of the tables, when it is not the connection's default.
+            clock: gives the time, called after the lock; default is the database's clock.
+            emit: the host's own outbox, called as `emit(connection, milestones)` inside the
+                transaction; default is the table `assistant_outbox`.
+            limits: bounds of every input, each at or below its default.
+            retry_for: for how many seconds `acting_as` and `transact` go on after a race.
+        """
+        self.engine = engine
+        self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
+        self._settings = Settings(schema, clock, emit, limits, retry_for)
+        self.limits = limits
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        emit: Emit | None = None,
+        limits: Limits = LIMITS,
+    ) -> Self:
+        """Make a prepared engine for a URL. `?pooler=transaction` turns preparing off.
+
+        Raises:
+            ValidationFailed: the URL cannot be used. The message never shows the password.
+        """
+        return cls(make_engine(url), schema=schema, clock=clock, emit=emit, limits=limits)
+
+    def migrate(self) -> None:
+        """Bring the tables to the newest schema: what `alembic upgrade head` does."""
+        with translated(), self.engine.connect() as connection:
+            migrate.upgrade(connection, self._settings.schema)
+            connection.commit()
+
+    def acting_as(self, caller: Caller) -> Operations:
+        """Return the operations for a caller, each in a transaction of its own.
+
+        A call that raced with another transaction is tried again until `retry_for` is over.
+        """
+        return _Acting(self, caller)
+
+    def bind(self, connection: sa.Connection, caller: Caller) -> Bound:
+        """Return the operations for a caller inside the host's transaction.
+
+        Nothing is begun beyond what SQLAlchemy begins by itself, and nothing is committed. After
+        `Raced`, or any error of the database, roll back and bind again.
+        """
+        return Bound(connection, self._settings, caller)
+
+    @contextmanager
+    def session(self, caller: Caller) -> Iterator[Bound]:
+        """Open one transaction for several calls: committed at the end, or rolled back.
+
+        Raises:
+            AssistantError: what failed inside, also when it was swallowed there: nothing of such
+                a transaction is kept.
+        """
+        with translated():
+            connection = self.engine.connect()
+        try:
+            with translated():
+                transaction = connection.begin()
+            try:
+                bound = self.bind(connection, caller)
+                yield bound
+                bound.raise_failure()
+            except BaseException:
+                with translated():
+                    transaction.rollback()
+                raise
+            with translated():
+                transaction.commit()
+        finally:
+            connection.close()
+
+    def transact(self, caller: Caller, work: Callable[[Bound], T]) -> T:
+        """Run `work` in one transaction, and all of it again when it raced.
+
+        `work` must do nothing that cannot be done twice.
+        """
+        patience = Patience(self._settings.retry_for)
+        while True:
+            try:
+                with self.session(caller) as bound:
+                    return work(bound)
+            except Raced as error:
+                pause = patience.pause(error)
+            time.sleep(pause)
+
+    def list_runnable(
+        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
+    ) -> list[Runnable]:
+        """Return threads of every tenant that a run should pick up, oldest first.
+
+        These are open turns without a live lease, and waiting turns in which nothing unlapsed
+        waits. It asks for no caller: it is for the host's own process, never for a person.
+
+        Args:
+            limit: how many at most, 1 to 1,000.
+            exclude: (tenant, thread id) pairs to leave out.
+        """
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated(), engine.connect() as connection:
+            return self._settings.runnable(connection, limit, exclude)
+
+    def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
+        """Run one operation in a transaction of its own, again when it raced."""
+        mode = mode_of(self.engine.dialect.name, operation, command)
+        patience = Patience(self._settings.retry_for)
+        while True:
+            try:
+                with translated(), self._engines[mode].connect() as connection:
+                    return self._settings.run(connection, caller, mode, operation, command)
+            except Raced as error:
+                pause = patience.pause(error)
+            time.sleep(pause)
+
+
+class _Acting(Operations):
+    """Operations, each in a transaction of its own."""
+
+    def __init__(self, assistant: Assistant, caller: Caller) -> None:
+        self._assistant = assistant
+        self._caller = caller
+
+    def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+        command = operation.parse(values, self._assistant.limits)
+        return self._assistant.run(self._caller, operation, command)

@@ -1,0 +1,142 @@
+"""What a person does: opens and closes threads, speaks, stops the assistant, decides."""
+
+from collections.abc import Sequence
+
+from engine_assistant.assistant.verbs.base import Verbs
+from engine_assistant.model.views import (
+    Decision,
+    Interrupt,
+    MessageReceipt,
+    Thread,
+)
+from engine_assistant.operations import approvals, messages, threads
+
+__all__ = ["PersonVerbs"]
+
+
+class PersonVerbs(Verbs):
+    """What a person does: opens and closes threads, speaks, stops the assistant, decides."""
+
+    def create_thread(
+        self,
+        *,
+        title: str | None = None,
+        key: str | None = None,
+    ) -> Thread:
+        """Open a thread that the caller owns.
+
+        Args:
+            title: at most 1 KiB.
+            key: the same key answers the same thread, so a lost answer can be asked for again.
+
+        Raises:
+            Conflict: `key_reused` with another title.
+        """
+        return self._run(threads.CREATE_THREAD, title=title, key=key)
+
+    def close_thread(
+        self,
+        *,
+        thread_id: str,
+    ) -> Thread:
+        """Close a thread for ever, also in the middle of a turn. Closing it again changes nothing.
+
+        Raises:
+            NotFound: the caller does not own such a thread.
+        """
+        return self._run(threads.CLOSE_THREAD, thread_id=thread_id)
+
+    def send_message(
+        self,
+        *,
+        thread_id: str,
+        text: str,
+        attachment_ids: Sequence[str] | None = None,
+        key: str | None = None,
+        supersede_approvals: bool = False,
+    ) -> MessageReceipt:
+        """Say something, and open the assistant's turn.
+
+        Args:
+            thread_id: a thread that the caller owns.
+            text: 1 byte to 64 KiB.
+            attachment_ids: files of this thread.
+            key: the same key answers the first receipt, whatever happened since.
+            supersede_approvals: close the calls that wait, and say this instead.
+
+        Raises:
+            NotFound: no such thread, or a file that is not of it.
+            Conflict: `key_reused`, `thread_closed`, `turn_in_progress`, `approval_pending`.
+        """
+        return self._run(
+            messages.SEND_MESSAGE,
+            thread_id=thread_id,
+            text=text,
+            attachment_ids=attachment_ids,
+            key=key,
+            supersede_approvals=supersede_approvals,
+        )
+
+    def interrupt_turn(
+        self,
+        *,
+        thread_id: str,
+    ) -> Interrupt:
+        """Press the stop button. Ends the turn now, unless a live run must be asked first.
+
+        Asked again 10 seconds later, the turn ends whatever its run does.
+
+        Raises:
+            NotFound: the caller does not own such a thread.
+            Conflict: `thread_closed`.
+        """
+        return self._run(messages.INTERRUPT_TURN, thread_id=thread_id)
+
+    def authorize_file_upload(
+        self,
+        *,
+        thread_id: str,
+    ) -> Thread:
+        """Say whether the caller may add a file, before the host takes its bytes. Writes nothing.
+
+        Raises:
+            NotFound: the caller does not own such a thread.
+            Conflict: `thread_closed`.
+        """
+        return self._run(threads.AUTHORIZE_FILE_UPLOAD, thread_id=thread_id)
+
+    def resolve_approval(
+        self,
+        *,
+        thread_id: str,
+        call_id: str,
+        approved: bool,
+        digest: str,
+        version: str | None = None,
+        reason: str | None = None,
+    ) -> Decision:
+        """Approve or deny, as one of those who were asked. One need not own the thread.
+
+        Args:
+            thread_id: the thread.
+            call_id: the call.
+            approved: the decision.
+            digest: the digest of the card that was shown.
+            version: the version that is served now; needed to approve, not to deny.
+            reason: at most 2 KiB.
+
+        Raises:
+            NotFound: nobody asked this caller.
+            PermissionDenied: a system principal never decides.
+            Conflict: `thread_closed`, `call_state`, `call_closed`, `already_resolved`,
+                `approval_expired`, `digest_mismatch`.
+        """
+        return self._run(
+            approvals.RESOLVE_APPROVAL,
+            thread_id=thread_id,
+            call_id=call_id,
+            approved=approved,
+            digest=digest,
+            version=version,
+            reason=reason,
+        )

@@ -1,0 +1,191 @@
+"""The log: appended by the run that holds the lease, read by cursor."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pydantic import ValidationError
+
+from engine_assistant.context import Context
+from engine_assistant.model import codec
+from engine_assistant.model.commands import AppendEvents, ReadEvents
+from engine_assistant.model.errors import Internal, Raced
+from engine_assistant.model.events import (
+    EVENTS,
+    WRITERS,
+    ApprovalRequest,
+    Known,
+    ToolError,
+    ToolInput,
+    ToolOutput,
+    TurnError,
+    TurnFinish,
+    Unknown,
+)
+from engine_assistant.model.permissions import RUN, USE
+from engine_assistant.model.rows import ThreadRow
+from engine_assistant.model.views import Appended, EventPage
+from engine_assistant.operations.opening import lock, may_read, not_found, open_draft
+from engine_assistant.operations.operation import Operation
+from engine_assistant.rules import batches
+from engine_assistant.store import pages
+from engine_assistant.store.dialect import Appendable, Appending
+from engine_assistant.store.dialects import dialect_of
+from engine_assistant.store.pages import EventsRead
+from engine_assistant.store.reads import find_thread
+from engine_assistant.store.writes import write
+
+__all__ = ["APPEND_EVENTS", "READ_EVENTS", "READ_EVENTS_JSON"]
+
+
+def append_events(ctx: Context, command: AppendEvents) -> Appended:
+    """Write the assistant's side. Plain events on Postgres are one statement."""
+    if command.plain:
+        return _append_plain(ctx, command)
+    locked = lock(ctx, command.thread_id)
+    if batches.is_repeated(locked.thread, command):
+        return _first_answer(ctx, locked.thread)
+    rests = any(isinstance(event, TurnFinish | TurnError) for event in command.events)
+    asks = any(isinstance(event, ApprovalRequest) for event in command.events)
+    named = {
+        event.call_id
+        for event in command.events
+        if isinstance(event, ToolInput | ToolOutput | ToolError | ApprovalRequest)
+    }
+    draft = open_draft(ctx, locked, named, unended=rests or asks, run=rests)
+    return write(ctx.database, batches.append_events(draft, command))
+
+
+def _append_plain(ctx: Context, command: AppendEvents) -> Appended:
+    db = ctx.database
+    head = dialect_of(ctx.connection).append(
+        db,
+        Appending(
+            thread_id=command.thread_id,
+            run_id=command.run_id,
+            fence=command.fence,
+            types=[event.type for event in command.events],
+            bodies=command.bodies,
+            batch=command.batch,
+            digest=None if command.batch is None else command.digest,
+        ),
+    )
+    if head is not None:
+        return _appended(command, head)
+    # No row: some guard said no. One look tells which; if it finds none, somebody was faster.
+    thread = find_thread(db, command.thread_id)
+    if thread is None:
+        raise not_found()
+    if batches.is_repeated(thread, command):
+        return _first_answer(ctx, thread)
+    batches.refuse_append(thread, command)
+    batches.refuse_plain(thread)
+    raise Raced("The thread changed meanwhile. Try again.")
+
+
+def _appended(command: AppendEvents, head: Appendable) -> Appended:
+    first = head.last_seq - len(command.events) + 1
+    record = {"turn": head.turn, "at": head.now}
+    events = (
+        event.model_copy(update={"seq": first + offset, **record})
+        for offset, event in enumerate(command.events)
+    )
+    return Appended.model_construct(
+        events=tuple(events),
+        interrupt_requested=head.interrupt_requested_at is not None,
+        duplicate=False,
+    )
+
+
+def _first_answer(ctx: Context, thread: ThreadRow) -> Appended:
+    """Answer a repeated batch with the events it wrote the first time."""
+    first, last = thread.batch_first_seq or 1, thread.batch_last_seq or 0
+    read = pages.read_events(
+        ctx.database, thread.id, after=first - 1, limit=last - first + 1, last=None
+    )
+    return Appended(
+        events=() if read is None else _typed(read),
+        interrupt_requested=thread.interrupt_requested_at is not None,
+        duplicate=True,
+    )
+
+
+def _read(ctx: Context, command: ReadEvents) -> tuple[EventsRead, int]:
+    """Return a page that the caller may read, and the number it reaches to."""
+    read = pages.read_events(
+        ctx.database,
+        command.thread_id,
+        after=command.after,
+        limit=command.limit,
+        last=command.last,
+    )
+    if read is None or not may_read(ctx, read.subject_id):
+        raise not_found()
+    if command.last is not None:
+        return read, read.head_seq
+    return read, min(command.after + command.limit, read.head_seq)
+
+
+def read_events(ctx: Context, command: ReadEvents) -> EventPage:
+    """Return typed events after a number."""
+    read, last_seq = _read(ctx, command)
+    return EventPage.model_construct(events=_typed(read), last_seq=last_seq, head_seq=read.head_seq)
+
+
+def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
+    """Return the same page as JSON, without making objects of it."""
+    read, last_seq = _read(ctx, command)
+    events = ",".join(_spliced(read))
+    return (f'{{"events":[{events}],"last_seq":{last_seq},"head_seq":{read.head_seq}}}').encode()
+
+
+def _spliced(read: EventsRead) -> Iterable[str]:
+    """Put number, turn and time into each stored body, which stays as it is."""
+    for seq, kind, turn, body, at in read.rows:
+        record = f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
+        if kind in WRITERS:
+            yield record + body[1:]
+        else:
+            yield f'{record}"type":"unknown","name":{codec.dumps(kind)},"body":{body}}}'
+
+
+def _typed(read: EventsRead) -> tuple[Known | Unknown, ...]:
+    """Validate a page as one list.
+
+    Raises:
+        Internal: a stored event cannot be read; its number is named.
+    """
+    texts = list(_spliced(read))
+    try:
+        return tuple(EVENTS.validate_json(f"[{','.join(texts)}]"))
+    except ValidationError as error:
+        at = error.errors(include_input=False)[0]["loc"]
+        broken = at[0] if at and isinstance(at[0], int) else 0
+    raise Internal("A stored event cannot be read.", seq=read.rows[broken][0])
+
+
+APPEND_EVENTS: Final = Operation(
+    "assistant/append-events",
+    (RUN,),
+    AppendEvents,
+    Appended,
+    append_events,
+    one_statement=lambda command: command.plain,
+)
+READ_EVENTS: Final = Operation(
+    "assistant/read-events",
+    (USE, RUN),
+    ReadEvents,
+    EventPage,
+    read_events,
+    one_statement=lambda _: True,
+    reads=True,
+)
+READ_EVENTS_JSON: Final = Operation(
+    "assistant/read-events",
+    (USE, RUN),
+    ReadEvents,
+    bytes,
+    read_events_json,
+    one_statement=lambda _: True,
+    reads=True,
+)

@@ -1,0 +1,85 @@
+"""How every write begins: the lock, the clock, and the rows that its rule needs."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine_assistant.context import Context
+from engine_assistant.model.errors import NotFound
+from engine_assistant.model.permissions import AUDIT, RUN
+from engine_assistant.model.rows import ThreadRow
+from engine_assistant.rules.draft import Draft
+from engine_assistant.store.locks import lock_thread
+from engine_assistant.store.reads import find_run, find_thread, gather_calls
+
+__all__ = ["Locked", "lock", "may_read", "not_found", "open_draft", "readable_thread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A thread under its lock, and the clock read after it."""
+
+    thread: ThreadRow
+    now: datetime
+
+
+def not_found() -> NotFound:
+    """Return the one answer to what is missing and to what the caller may not see."""
+    return NotFound("It does not exist, or this caller may not see it.")
+
+
+def lock(
+    ctx: Context,
+    thread_id: str,
+    *,
+    owner: str | None = None,
+    decider: tuple[str, str] | None = None,
+) -> Locked:
+    """Lock a thread for this owner or decider, or for any run.
+
+    Raises:
+        NotFound: there is no such thread, or not for them.
+    """
+    found = lock_thread(ctx.database, thread_id, owner=owner, decider=decider)
+    if found is None:
+        raise not_found()
+    return Locked(*found)
+
+
+def open_draft(
+    ctx: Context,
+    locked: Locked,
+    call_ids: Collection[str] = (),
+    *,
+    unended: bool = False,
+    run: bool = False,
+) -> Draft:
+    """Gather rows under the lock: named calls, those not ended, and the run that may end."""
+    db, thread = ctx.database, locked.thread
+    calls, approvals = gather_calls(db, thread.id, call_ids, unended=unended)
+    holds = run and thread.run_id is not None
+    return Draft(
+        thread,
+        locked.now,
+        calls=calls,
+        approvals=approvals,
+        run=find_run(db, thread.id, thread.fence) if holds else None,
+        limits=ctx.limits,
+    )
+
+
+def may_read(ctx: Context, subject: str) -> bool:
+    """Return whether the caller may read a thread of `subject`. Others' threads need a key."""
+    return subject == ctx.caller.principal or ctx.holds(AUDIT) or ctx.holds(RUN)
+
+
+def readable_thread(ctx: Context, thread_id: str) -> ThreadRow:
+    """Return a thread that the caller may read.
+
+    Raises:
+        NotFound: there is none, or it is not for this caller.
+    """
+    thread = find_thread(ctx.database, thread_id)
+    if thread is None or not may_read(ctx, thread.subject_id):
+        raise not_found()
+    return thread

@@ -1,0 +1,53 @@
+"""Every operation by name, for hosts that call over a wire."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from engine_assistant.model.commands import Command
+from engine_assistant.model.errors import ValidationFailed
+from engine_assistant.model.views import View
+from engine_assistant.operations import approvals, calls, events, messages, runs, threads
+from engine_assistant.operations.operation import Operation
+
+__all__ = ["OPERATIONS", "named_operation"]
+
+_ALL: Final[tuple[Operation[Any, Any], ...]] = (
+    threads.CREATE_THREAD,
+    threads.GET_THREAD,
+    threads.LIST_THREADS,
+    threads.CLOSE_THREAD,
+    threads.AUTHORIZE_FILE_UPLOAD,
+    messages.SEND_MESSAGE,
+    messages.INTERRUPT_TURN,
+    messages.REGISTER_FILE,
+    events.READ_EVENTS,
+    events.APPEND_EVENTS,
+    runs.ACQUIRE_RUN,
+    runs.BEAT_RUN,
+    runs.RELEASE_RUN,
+    approvals.REQUEST_APPROVAL,
+    approvals.RESOLVE_APPROVAL,
+    approvals.LIST_APPROVALS,
+    calls.CLAIM_EXECUTION,
+    calls.SETTLE_EXECUTION,
+    calls.GET_CALL,
+    calls.LIST_CALLS,
+)
+
+OPERATIONS: Final[Mapping[str, Operation[Any, Any]]] = MappingProxyType(
+    {operation.name: operation for operation in _ALL}
+)
+"""The gated operations. `OPERATIONS[name].within(ctx, command)` is the same body ungated."""
+
+
+def named_operation(name: str) -> Operation[Command, View]:
+    """Return the operation of that name.
+
+    Raises:
+        ValidationFailed: there is none.
+    """
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise ValidationFailed("There is no operation of this name.", path="name")
+    return operation
