@@ -8,6 +8,7 @@ from engine_assistant.model.commands import CreateThread, ListThreads, OnThread
 from engine_assistant.model.cursors import read_cursor, write_cursor
 from engine_assistant.model.errors import PermissionDenied, Raced
 from engine_assistant.model.ids import new_id
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.permissions import AUDIT, RUN, USE
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.model.times import to_text
@@ -58,7 +59,7 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
         dialect.now(db),
         limits=ctx.limits,
     )
-    draft.announce("thread-created")
+    draft.announce(MilestoneType.THREAD_CREATED)
     plan = draft.plan(draft.thread)
     if not insert_thread(db, plan.after, plan.milestones):
         return _view(_other_creator(ctx, command))

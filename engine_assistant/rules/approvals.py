@@ -7,6 +7,7 @@ from engine_assistant.model.commands import ResolveApproval
 from engine_assistant.model.errors import ConflictReason, Fact, Internal
 from engine_assistant.model.events import ApprovalResolved
 from engine_assistant.model.machines import APPROVAL, CALL, ApprovalState, Trigger
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
 from engine_assistant.model.times import to_text
 from engine_assistant.model.views import Decision
@@ -91,7 +92,7 @@ def _decide(
         end_approvals(draft, call, Trigger.SETTLE)
         reopen(draft, Trigger.SETTLE)
     draft.announce(
-        "approval-resolved",
+        MilestoneType.APPROVAL_RESOLVED,
         call_id=call.call_id,
         tool=call.tool,
         approved=command.approved,

@@ -18,6 +18,7 @@ from engine_assistant.model.machines import (
     Trigger,
     TurnState,
 )
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import CallRow
 from engine_assistant.model.times import from_text
 from engine_assistant.rules.draft import Draft
@@ -55,7 +56,9 @@ def close_call(draft: Draft, call: CallRow, outcome: CallState, why: str) -> Non
     draft.record(CallClosed(call_id=call.call_id, state=outcome, why=why))
     draft.put(replace(call, state=CALL.step(trigger, call.state), updated_at=draft.now))
     end_approvals(draft, call, trigger)
-    draft.announce("call-closed", call_id=call.call_id, tool=call.tool, state=outcome, why=why)
+    draft.announce(
+        MilestoneType.CALL_CLOSED, call_id=call.call_id, tool=call.tool, state=outcome, why=why
+    )
 
 
 def end_approvals(draft: Draft, call: CallRow, trigger: Trigger) -> None:

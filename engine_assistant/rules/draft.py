@@ -16,6 +16,7 @@ from engine_assistant.model.errors import Fact, ValidationFailed
 from engine_assistant.model.events import Known, body_of
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.machines import OPEN_CALLS, CallState
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import (
     ApprovalRow,
     CallRow,
@@ -147,7 +148,7 @@ class Draft:
         self.recorded.append(event.model_copy(update={"seq": seq, "turn": turn, "at": self.now}))
         return seq
 
-    def announce(self, milestone: str, **facts: Fact) -> None:
+    def announce(self, milestone: MilestoneType, **facts: Fact) -> None:
         """Number a milestone for the rest of the platform: ids, names, verdicts, no content."""
         n = self.thread.milestones + 1
         self.thread = replace(self.thread, milestones=n)
@@ -157,7 +158,7 @@ class Draft:
                 tenant_id=self.thread.tenant_id,
                 thread_id=self.thread.id,
                 n=n,
-                type=milestone,
+                type=milestone.value,
                 payload=codec.dumps(payload),
                 created_at=self.now,
             )

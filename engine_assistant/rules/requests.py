@@ -9,6 +9,7 @@ from engine_assistant.model.digests import arguments_digest, request_digest
 from engine_assistant.model.errors import ConflictReason, ValidationFailed
 from engine_assistant.model.events import ApprovalRequest, ApprovalSlot, Known, body_of
 from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, TurnState
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
 from engine_assistant.model.times import from_text, later, to_text
 from engine_assistant.model.views import Request, Requested
@@ -132,7 +133,7 @@ def approval_request(draft: Draft, event: ApprovalRequest, body: str) -> int:
     for slot in slots:
         draft.put(_new_approval(asked, slot, seq))
     _move_deadline(draft)
-    draft.announce("approval-requested", call_id=call.call_id, tool=call.tool, seq=seq)
+    draft.announce(MilestoneType.APPROVAL_REQUESTED, call_id=call.call_id, tool=call.tool, seq=seq)
     return seq
 
 

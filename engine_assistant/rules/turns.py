@@ -23,6 +23,7 @@ from engine_assistant.model.machines import (
     Trigger,
     TurnState,
 )
+from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import InputRow, Plan, ThreadRow
 from engine_assistant.model.views import Interrupt, MessageReceipt
 from engine_assistant.rules.closing import (
@@ -138,7 +139,7 @@ def send_message(
         last_seq=last,
     )
     draft.put(row)
-    draft.announce("turn-started", turn=draft.thread.turn)
+    draft.announce(MilestoneType.TURN_STARTED, turn=draft.thread.turn)
     return draft.plan(_receipt(row))
 
 
@@ -195,7 +196,7 @@ def close_thread(draft: Draft) -> Plan[ThreadRow]:
         _end_turn(draft, "closed")
     raise_fence(draft, Trigger.CLOSE)
     draft.thread = replace(draft.thread, status=ThreadStatus.CLOSED, closed_at=draft.now)
-    draft.announce("thread-closed")
+    draft.announce(MilestoneType.THREAD_CLOSED)
     return draft.plan(draft.thread)
 
 
@@ -204,7 +205,7 @@ def _end_turn(draft: Draft, why: str) -> None:
     close_calls(draft, Ending.ENDED, why)
     draft.record(TurnFinish(reason="interrupted"))
     rest(draft, Trigger.END)
-    draft.announce("turn-finished", turn=draft.thread.turn, reason="interrupted")
+    draft.announce(MilestoneType.TURN_FINISHED, turn=draft.thread.turn, reason="interrupted")
 
 
 def finish_turn(draft: Draft, event: TurnFinish | TurnError, body: str) -> None:
@@ -232,6 +233,6 @@ def finish_turn(draft: Draft, event: TurnFinish | TurnError, body: str) -> None:
     rest(draft, trigger)
     end_run(draft, trigger)
     if isinstance(event, TurnError):
-        draft.announce("turn-failed", turn=draft.thread.turn, code=event.code)
+        draft.announce(MilestoneType.TURN_FAILED, turn=draft.thread.turn, code=event.code)
     else:
-        draft.announce("turn-finished", turn=draft.thread.turn, reason=event.reason)
+        draft.announce(MilestoneType.TURN_FINISHED, turn=draft.thread.turn, reason=event.reason)
