@@ -117,7 +117,8 @@ class AsyncAssistant:
 
     async def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """See `Assistant.run`."""
-        mode = mode_of(self.engine.dialect.name, operation, command)
+        injected = self._settings.clock is not None
+        mode = mode_of(self.engine.dialect.name, operation, command, injected=injected)
         patience = Patience(self._settings.retry_for)
         while True:
             try:

@@ -108,9 +108,13 @@ class Mode(Enum):
     """Readers see one moment and do not take the file's write lock. SQLite only."""
 
 
-def mode_of(dialect: str, operation: Operation[C, V], command: C) -> Mode:
-    """Return how an operation is run on this database."""
-    if dialect == "postgresql" and operation.one_statement(command):
+def mode_of(dialect: str, operation: Operation[C, V], command: C, *, injected: bool) -> Mode:
+    """Return how an operation is run on this database.
+
+    `injected` says that the host gives the time: then a write locks before it asks for it.
+    """
+    one_statement = operation.one_statement(command) and (operation.reads or not injected)
+    if dialect == "postgresql" and one_statement:
         return Mode.AUTOCOMMIT
     return reading_mode(dialect) if operation.reads else Mode.TRANSACTION
 

@@ -164,7 +164,8 @@ class Assistant:
 
     def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """Run one operation in a transaction of its own, again when it raced."""
-        mode = mode_of(self.engine.dialect.name, operation, command)
+        injected = self._settings.clock is not None
+        mode = mode_of(self.engine.dialect.name, operation, command, injected=injected)
         patience = Patience(self._settings.retry_for)
         while True:
             try:
