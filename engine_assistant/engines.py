@@ -71,6 +71,8 @@ def make_engine(url: str | sa.URL) -> sa.Engine:
     """
     address, arguments = _address(url, asynchronous=False)
     if _in_memory(address):
+        # The pool hands the connection from thread to thread, one at a time.
+        arguments |= {"connect_args": {"check_same_thread": False}}
         arguments |= {"poolclass": QueuePool, **_ONE_CONNECTION}
     try:
         engine = sa.create_engine(address, hide_parameters=True, **arguments)

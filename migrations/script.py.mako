@@ -26,3 +26,11 @@ def upgrade(op: Operations = alembic_op) -> None:
 def downgrade(op: Operations = alembic_op) -> None:
     """Say what it takes away."""
     ${downgrades if downgrades else "raise NotImplementedError"}
+
+
+def _schema(op: Operations) -> str | None:
+    """Return where the tables are, for add_column and its kin: no map translates ALTER TABLE."""
+    if op.get_context().as_sql:
+        return None
+    translated = op.get_bind().get_execution_options().get("schema_translate_map")
+    return (translated or {}).get(None)

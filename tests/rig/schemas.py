@@ -67,6 +67,14 @@ def _sqlite(connection: sa.Connection, schema: str) -> Schema:
 
 
 def _parts(text: str) -> list[str]:
-    """Cut a statement at its line ends; where a constraint stands in it means nothing."""
-    lines = [re.sub(r"\s+", " ", line).strip(" ,") for line in text.splitlines()]
-    return sorted(line for line in lines if line)
+    """Cut a statement at its outer commas; where a constraint stands in it means nothing."""
+    text = re.sub(r"\s+", " ", text)
+    parts, depth = [""], 0
+    for sign in text:
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        cut = (sign == "(" and depth == 1) or (sign == ")" and depth == 0)
+        if cut or (sign == "," and depth == 1):
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return sorted(part.strip() for part in parts if part.strip())
