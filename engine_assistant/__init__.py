@@ -14,6 +14,7 @@ from engine_assistant.assistant import (
 )
 from engine_assistant.context import Caller, Context
 from engine_assistant.engines import make_async_engine, make_engine, prepare_sqlite
+from engine_assistant.manifest import MANIFEST, check_grants
 from engine_assistant.model.digests import (
     ApprovalBinding,
     approval_digest,
@@ -33,13 +34,14 @@ from engine_assistant.model.errors import (
     ValidationFailed,
 )
 from engine_assistant.model.limits import Limits
+from engine_assistant.model.manifest import Holder, Role
 from engine_assistant.model.permissions import AUDIT, RUN, USE
 from engine_assistant.operations.registry import OPERATIONS
-
-__version__ = "0.1.0"
+from engine_assistant.version import __version__
 
 __all__ = [
     "AUDIT",
+    "MANIFEST",
     "OPERATIONS",
     "RUN",
     "USE",
@@ -54,6 +56,7 @@ __all__ = [
     "Conflict",
     "ConflictReason",
     "Context",
+    "Holder",
     "Internal",
     "Limits",
     "NotFound",
@@ -61,10 +64,13 @@ __all__ = [
     "PermissionDenied",
     "Raced",
     "Retry",
+    "Role",
     "Unavailable",
     "ValidationFailed",
+    "__version__",
     "approval_digest",
     "arguments_digest",
+    "check_grants",
     "make_async_engine",
     "make_engine",
     "prepare_sqlite",

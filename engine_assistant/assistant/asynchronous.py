@@ -10,13 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from engine_assistant import migrate
 from engine_assistant.assistant.async_verbs import AsyncOperations
 from engine_assistant.assistant.bound import AsyncBound
+from engine_assistant.assistant.relay import AsyncHandler, Drain
 from engine_assistant.assistant.settings import Mode, Patience, Settings, mode_of, reading_mode
 from engine_assistant.context import Caller, Clock, Emit
 from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Runnable
+from engine_assistant.model.views import Drained, Runnable
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
 
@@ -114,6 +115,26 @@ class AsyncAssistant:
         with translated():
             async with engine.connect() as connection:
                 return await connection.run_sync(self._settings.runnable, limit, exclude)
+
+    async def drain_outbox(self, handler: AsyncHandler, limit: int = 100) -> Drained:
+        """See `Assistant.drain_outbox`; the handler is awaited."""
+        drain = Drain(self._settings, limit)
+        with translated():
+            async with self.engine.connect() as connection:
+                await connection.run_sync(drain.claim)
+        for queue in drain.queues:
+            for milestone in queue.milestones:
+                if not queue.may_go_on():
+                    break
+                try:
+                    await handler(milestone)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the thread waits
+                    queue.failed(milestone, error)
+                    break
+                queue.handed_out(milestone)
+        with translated():
+            async with self.engine.connect() as connection:
+                return await connection.run_sync(drain.settle)
 
     async def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """See `Assistant.run`."""

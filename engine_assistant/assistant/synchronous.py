@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from engine_assistant import migrate
 from engine_assistant.assistant.bound import Bound
+from engine_assistant.assistant.relay import Drain, Handler
 from engine_assistant.assistant.settings import (
     Mode,
     Patience,
@@ -22,7 +23,7 @@ from engine_assistant.engines import make_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Runnable
+from engine_assistant.model.views import Drained, Runnable
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
 
@@ -161,6 +162,35 @@ class Assistant:
         engine = self._engines[reading_mode(self.engine.dialect.name)]
         with translated(), engine.connect() as connection:
             return self._settings.runnable(connection, limit, exclude)
+
+    def drain_outbox(self, handler: Handler, limit: int = 100) -> Drained:
+        """Hand waiting milestones to `handler`, oldest threads first, and forget them.
+
+        A short transaction claims whole threads; the handler is called outside any transaction,
+        in order within each thread; a second transaction deletes what it took. When it raises,
+        its thread waits (1 second, doubling up to 5 minutes) and the others go on. A milestone
+        may be handed out twice, after a crash, so the handler must tolerate that: (thread, n)
+        names it. Any number of processes may drain at once.
+
+        Args:
+            handler: takes one milestone; what it returns is ignored.
+            limit: how many milestones at most, 1 to 1,000.
+        """
+        drain = Drain(self._settings, limit)
+        with translated(), self.engine.connect() as connection:
+            drain.claim(connection)
+        for queue in drain.queues:
+            for milestone in queue.milestones:
+                if not queue.may_go_on():
+                    break
+                try:
+                    handler(milestone)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the thread waits
+                    queue.failed(milestone, error)
+                    break
+                queue.handed_out(milestone)
+        with translated(), self.engine.connect() as connection:
+            return drain.settle(connection)
 
     def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """Run one operation in a transaction of its own, again when it raced."""

@@ -25,7 +25,9 @@ __all__ = [
     "CallView",
     "Claim",
     "Decision",
+    "Drained",
     "EventPage",
+    "Failure",
     "File",
     "Interrupt",
     "Lease",
@@ -259,6 +261,23 @@ class Runnable(View):
     turn: int
     why: str
     since: datetime
+
+
+class Failure(View):
+    """A milestone that the handler did not take; its thread waits and is tried again."""
+
+    tenant: str
+    thread_id: str
+    n: int
+    error: str
+    attempts: int
+
+
+class Drained(View):
+    """What one pass over the outbox did."""
+
+    handed_out: int
+    failures: tuple[Failure, ...]
 
 
 class Milestone(View):

@@ -246,4 +246,7 @@ outbox: Final = sa.Table(
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
+    sa.Column("claimed_until", Instant),
+    sa.Column("attempts", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Index("ix_assistant_outbox_age", "created_at"),
 )

@@ -1,0 +1,1 @@
+"""The relay: milestones handed to the rest of the platform."""
