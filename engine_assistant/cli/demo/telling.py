@@ -1,0 +1,119 @@
+"""How the story looks on a screen: the card, the refusals, the timeline."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.box import ASCII, ROUNDED
+from rich.panel import Panel
+from rich.text import Text
+
+from engine_assistant.cli.demo.story import Refusal
+from engine_assistant.cli.screen import Screen, printable
+from engine_assistant.model import codec
+from engine_assistant.model.codec import JsonValue
+from engine_assistant.model.events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    Event,
+    ExecutionClaimed,
+    StepFinish,
+    StepStart,
+    TextDelta,
+    ToolInput,
+    ToolOutput,
+    TurnFinish,
+    UserMessage,
+)
+from engine_assistant.model.times import from_text
+from engine_assistant.model.views import ApprovalView
+
+__all__ = ["card", "refusals", "timeline", "told"]
+
+_DIGITS: Final = 12
+_WIDTH: Final = 60
+
+
+def card(screen: Screen, view: ApprovalView) -> None:
+    """Show what would run, drawn from the input that the digest binds, and nothing else."""
+    fields = view.input if isinstance(view.input, dict) else {"input": view.input}
+    minutes = round((from_text(view.expires_at) - datetime.now(UTC)).total_seconds() / 60)
+    lines = [(name, _plain(value)) for name, value in fields.items()]
+    lines += [
+        ("", ""),
+        ("asks", view.approver),
+        ("expires", f"in {minutes} minutes"),
+        ("digest", f"{view.digest[:_DIGITS]}… binds exactly this, and nothing else"),
+    ]
+    text = Text("\n").join(Text.assemble((f"{name:<10}", "dim"), value) for name, value in lines)
+    frame = Panel(
+        text,
+        title=f"Approval needed: {view.operation}",
+        title_align="left",
+        border_style="yellow",
+        width=screen.width,
+        box=ROUNDED if screen.out.is_terminal else ASCII,
+    )
+    if not screen.json:
+        screen.out.print(frame)
+
+
+def _plain(value: JsonValue) -> str:
+    return printable(value if isinstance(value, str) else codec.dumps(value))
+
+
+def refusals(screen: Screen, found: list[Refusal]) -> None:
+    """Show what was tried and how the engine answered."""
+    for refusal in found:
+        line = Text.assemble(
+            ("  x ", "bold red"), f"{refusal.tried}: ", (refusal.code, "bold red"), "\n"
+        )
+        screen.out.print(line.append(f"    {refusal.message}", "dim"))
+
+
+def timeline(screen: Screen, events: tuple[Event, ...]) -> None:
+    """Show every event with its number, without a gap."""
+    for event in events:
+        line = Text.assemble(
+            (f"{event.seq:>4}  ", "bold"), (f"{event.type:<18} ", "cyan"), told(event)
+        )
+        screen.out.print(line)
+
+
+def told(event: Event) -> str:
+    """Return one event in a few words."""
+    match event:
+        case UserMessage():
+            return f"{event.author}: {_short(event.text)}"
+        case TextDelta():
+            return _short(event.text)
+        case StepStart():
+            return event.step or ""
+        case StepFinish():
+            return event.stop_reason or ""
+        case TurnFinish():
+            return event.reason
+        case _:
+            return _told_of_call(event)
+
+
+def _told_of_call(event: Event) -> str:
+    match event:
+        case ToolInput():
+            what = f"{event.tool} {codec.dumps(event.input)}"
+        case ApprovalRequest():
+            slot = event.requests[0]
+            what = f"asks {slot.approver}, digest {slot.digest[:_DIGITS]}…"
+        case ApprovalResolved():
+            verdict = "approved" if event.approved else "denied"
+            what = f"{verdict} by {event.approver}, digest {event.digest[:_DIGITS]}…"
+        case ExecutionClaimed():
+            what = f"only {event.run_id} under fence {event.fence} may run it"
+        case ToolOutput():
+            what = codec.dumps(event.output)
+        case _:
+            return ""
+    return f"{event.call_id}: {what}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3].rstrip()}..."

@@ -1,0 +1,66 @@
+"""How a command ends: a number for scripts, and one line instead of a traceback."""
+
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NoReturn
+
+import typer
+
+from engine_assistant.cli.screen import Screen
+from engine_assistant.model.errors import AssistantError, Conflict, Unavailable
+
+__all__ = ["HELP", "ExitCode", "end"]
+
+
+class ExitCode(IntEnum):
+    """What a script can tell from the number."""
+
+    GOOD = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    STOPPED = 130
+
+
+HELP: Final = (
+    "Exit codes: 0 all good; 1 something failed or was refused; 2 wrong usage;"
+    " 3 the database, or a package it needs, is not there; 130 stopped by Ctrl-C."
+)
+
+
+def end(body: Callable[[Screen], ExitCode], *, json: bool, stopped: str = "Stopped.") -> NoReturn:
+    """Run the body of a command and leave with its exit code.
+
+    Args:
+        body: the command; it returns how it went, or raises.
+        json: print one JSON object instead of lines for people.
+        stopped: what to say after Ctrl-C.
+    """
+    screen = Screen(json=json)
+    try:
+        code = body(screen)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        screen.error(stopped)
+        code = ExitCode.STOPPED
+    except BrokenPipeError:
+        # Whoever read the output has gone; the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.FAILED
+    except AssistantError as error:
+        code = _tell(screen, error)
+    raise typer.Exit(int(code))
+
+
+def _tell(screen: Screen, error: AssistantError) -> ExitCode:
+    extra = error.facts.get("extra") is not None
+    if screen.json:
+        screen.data({"ok": False, "error": error.to_dict()})
+    name = error.reason.value if isinstance(error, Conflict) else error.code
+    message = error.message
+    if isinstance(error, Unavailable):
+        message = "The database did not answer. Is it running, and is the address right?"
+    screen.error(f"{name}: {message}")
+    return ExitCode.UNAVAILABLE if extra or isinstance(error, Unavailable) else ExitCode.FAILED
