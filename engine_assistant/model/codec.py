@@ -16,6 +16,8 @@ from typing import Final, NoReturn, TypeAlias
 
 from pydantic import JsonValue
 
+from engine_assistant.model.errors import ValidationFailed
+
 __all__ = [
     "MAX_DEPTH",
     "MAX_INTEGER_DIGITS",
@@ -46,8 +48,11 @@ _NESTING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{])|([\]}])', re
 _Place: TypeAlias = "tuple[_Place, object] | None"
 
 
-class JsonRefused(ValueError):
+class JsonRefused(ValidationFailed, ValueError):
     """A value is not JSON that can be kept.
+
+    A ``ValidationFailed`` to whoever calls us, and a ``ValueError`` to pydantic, which reports it
+    with the field that it is about.
 
     ``path`` is like a JSON pointer, ``/order/items/3``, and empty for the whole value. A key that
     does not look like a field name shows as ``*`` and a long path is cut, so that text or a secret
@@ -55,7 +60,7 @@ class JsonRefused(ValueError):
     """
 
     def __init__(self, reason: str, path: str = "") -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
+        super().__init__(f"{path}: {reason}" if path else reason, path=path)
         self.reason = reason
         self.path = path
 

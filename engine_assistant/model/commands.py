@@ -29,6 +29,7 @@ from engine_assistant.model.fields import (
     Sha256,
     Title,
     bounds_of,
+    stored_bytes,
 )
 from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
 
@@ -212,7 +213,7 @@ class AppendEvents(_Fenced):
         for event, body in zip(self.events, self.bodies, strict=True):
             if event.seq or event.turn or event.at is not None:
                 raise ValueError("seq, turn and at are given by the engine, not to it")
-            size = len(body.encode())
+            size = stored_bytes(body)
             if size > limits.event_bytes:
                 raise ValueError(f"an event must not be longer than {limits.event_bytes} bytes")
             total += size

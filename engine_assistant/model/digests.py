@@ -83,8 +83,8 @@ class ApprovalBinding:
 def approval_digest(binding: ApprovalBinding) -> str:
     """Digest one approval: 64 lowercase hexadecimal digits.
 
-    Raises ``JsonRefused`` when a bound value is not a string or the input is not JSON that can be
-    kept; its path names the value.
+    Raises ``JsonRefused`` (a ``ValidationFailed``) when a bound value is not a string or the input
+    is not JSON that can be kept; its path names the value.
     """
     return hashlib.sha256(approval_json(binding)).hexdigest()
 

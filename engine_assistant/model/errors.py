@@ -6,7 +6,7 @@ No error carries message text, tool input, tool output or a secret: errors end u
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 __all__ = [
     "AssistantError",
@@ -96,6 +96,17 @@ class AssistantError(Exception):
         super().__init__(message)
         self.message = message
         self.facts: Mapping[str, Fact] = MappingProxyType(facts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let the error travel between processes, as a host's worker pool needs it."""
+        state = {name: value for name, value in self.__dict__.items() if name != "facts"}
+        return self._remade, (state, dict(self.facts))
+
+    @classmethod
+    def _remade(cls, state: dict[str, object], facts: dict[str, Fact]) -> Self:
+        error = cls.__new__(cls, state["message"])
+        error.__dict__.update(state, facts=MappingProxyType(facts))
+        return error
 
     def to_dict(self) -> dict[str, object]:
         """Return the error as plain JSON, for a host that answers over a wire."""

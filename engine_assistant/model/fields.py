@@ -29,6 +29,7 @@ __all__ = [
     "Sha256",
     "Title",
     "bounds_of",
+    "stored_bytes",
 ]
 
 MAX_INTEGER: Final = 2**63 - 1
@@ -40,6 +41,18 @@ def bounds_of(info: ValidationInfo) -> Limits:
     return info.context if isinstance(info.context, Limits) else LIMITS
 
 
+def stored_bytes(text: str) -> int:
+    """Return how many bytes a text takes when it is stored.
+
+    Raises:
+        ValueError: it holds a lone surrogate. Python's own error would quote the character.
+    """
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("must not hold a lone surrogate") from None
+
+
 def _bounded(limit: str, *, column: bool) -> AfterValidator:
     """Return a validator that bounds a string by the bytes it takes when stored."""
 
@@ -47,7 +60,7 @@ def _bounded(limit: str, *, column: bool) -> AfterValidator:
         most: int = getattr(bounds_of(info), limit)
         if not value:
             raise ValueError("must not be empty")
-        if len(value) > most or len(value.encode()) > most:
+        if len(value) > most or stored_bytes(value) > most:
             raise ValueError(f"must not be longer than {most} bytes of UTF-8")
         if column and "\0" in value:
             raise ValueError("must not hold NUL")

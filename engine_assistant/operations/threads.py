@@ -19,6 +19,7 @@ from engine_assistant.rules import threads as rule
 from engine_assistant.rules import turns
 from engine_assistant.rules.draft import Draft
 from engine_assistant.store.dialects import dialect_of
+from engine_assistant.store.faults import translated
 from engine_assistant.store.locks import lock_thread
 from engine_assistant.store.pages import thread_page
 from engine_assistant.store.reads import find_thread_by_key
@@ -122,14 +123,16 @@ def lock_threads(ctx: Context, thread_ids: Iterable[str]) -> tuple[Thread, ...]:
 
     Raises:
         NotFound: one of them does not exist, or is not for this caller.
+        Raced: another transaction was in the way.
     """
     owner = None if ctx.holds(RUN) else ctx.caller.principal
     found = []
-    for thread_id in sorted(set(thread_ids)):
-        locked = lock_thread(ctx.database, thread_id, owner=owner)
-        if locked is None:
-            raise not_found()
-        found.append(_view(locked[0]))
+    with translated():
+        for thread_id in sorted(set(thread_ids)):
+            locked = lock_thread(ctx.database, thread_id, owner=owner)
+            if locked is None:
+                raise not_found()
+            found.append(_view(locked[0]))
     return tuple(found)
 
 
