@@ -12,7 +12,6 @@ from engine_assistant.assistant.verbs import Operations
 from engine_assistant.context import Caller, Context
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Unavailable
-from engine_assistant.model.errors import Unavailable
 from engine_assistant.model.views import Thread
 from engine_assistant.operations import threads
 from engine_assistant.operations.operation import Operation
@@ -40,10 +39,6 @@ class _Joined:
             raise
         except Exception as error:
             self._failure = error
-            raise
-        except BaseException:
-            # Cancelled or interrupted half-way, which the host may swallow.
-            self._failure = Unavailable("A call was cut short in this transaction. Roll back.")
             raise
         except BaseException:
             # Cancelled or interrupted half-way, which the host may swallow.
