@@ -132,7 +132,9 @@ class _Sqlite:
         return head
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
-        sql = _insert_sql(db.connection.dialect, db.schema)
+        # Compiled text is translated by nobody, so the host's own map is asked here.
+        mapped = db.connection.get_execution_options().get("schema_translate_map") or {}
+        sql = _insert_sql(db.connection.dialect, db.schema or mapped.get(None))
         db.connection.exec_driver_sql(
             sql,
             [
