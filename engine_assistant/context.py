@@ -24,6 +24,14 @@ Clock = Callable[[], datetime]
 _ID: TypeAdapter[str] = TypeAdapter(Id)
 
 
+def _is_id(value: object) -> bool:
+    try:
+        _ID.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
 class Emit(Protocol):
     """A host's own outbox: called inside the transaction, on that connection only."""
 
@@ -38,7 +46,8 @@ class Caller:
     Attributes:
         tenant: whose data this is; part of every key and every WHERE.
         principal: the person or process that acts.
-        permissions: the keys it holds, or a function that answers for one key.
+        permissions: the keys it holds, or a function of one key that answers True for those. It
+            is called synchronously, before the lock, and must not wait for a network.
         system: True for a process of the platform, False for a person.
         channel: how it came in (`"web"`, `"sms"`), recorded with its decisions.
 
@@ -58,14 +67,15 @@ class Caller:
             value = getattr(self, name)
             if value is None and name == "channel":
                 continue
-            try:
-                _ID.validate_python(value)
-            except ValidationError:
+            if not _is_id(value):
                 raise ValidationFailed(
                     f"The caller's {name} must be a string of 1 to 128 bytes without NUL.",
                     path=name,
-                ) from None
-        if isinstance(self.permissions, str):
+                )
+        if type(self.system) is not bool:
+            raise ValidationFailed("Whether the caller is a system must be a bool.", path="system")
+        keys = self.permissions
+        if isinstance(keys, str) or not (callable(keys) or isinstance(keys, Collection)):
             raise ValidationFailed(
                 "The caller's permissions must be a set of keys, or a function of one key.",
                 path="permissions",

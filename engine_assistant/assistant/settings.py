@@ -70,10 +70,12 @@ class Settings:
         """Run one operation on a connection of ours, in a transaction unless it needs none."""
         ctx = self.context(connection, caller)
         with translated():
+            # Before BEGIN: on SQLite that takes the write lock.
+            operation.admit(ctx)
             if mode is Mode.AUTOCOMMIT:
-                return operation(ctx, command)
+                return operation.admitted(ctx, command)
             with connection.begin():
-                return operation(ctx, command)
+                return operation.admitted(ctx, command)
 
     def runnable(
         self, connection: sa.Connection, limit: int, exclude: Sequence[tuple[str, str]]

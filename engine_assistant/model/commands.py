@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from engine_assistant.model import codec
 from engine_assistant.model.events import PLAIN, Event, Known, Unknown, body_of
 from engine_assistant.model.fields import (
     Count,
@@ -78,8 +79,20 @@ Rows = Annotated[Count, _at_most("page")]
 """How many rows a page may hold."""
 
 Cursor = Annotated[str, Field(strict=True, min_length=1, max_length=4096)]
-StaleAfter = Annotated[float, Field(ge=0.01, le=3600, allow_inf_nan=False)]
-ExpiresIn = Annotated[float, Field(ge=0.001, le=366 * 86400, allow_inf_nan=False)]
+StaleAfter = Annotated[float, Field(strict=True, ge=0.01, le=3600, allow_inf_nan=False)]
+ExpiresIn = Annotated[float, Field(strict=True, ge=0.001, le=366 * 86400, allow_inf_nan=False)]
+
+
+def _few(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    # Before a digest is made for each of them.
+    most = bounds_of(info).approvers
+    if not 1 <= len(value) <= most:
+        raise ValueError(f"must be 1 to {most} people")
+    return value
+
+
+Approvers = Annotated[tuple[Id, ...], AfterValidator(_few)]
+"""Who may decide."""
 
 
 class OnThread(Command):
@@ -119,7 +132,7 @@ class ReadEvents(OnThread):
 
 
 class ListCalls(OnThread):
-    """Page through the calls of a thread in the order in which they were proposed."""
+    """Page through the calls of a thread in the order in which they were (last) proposed."""
 
     state: CallState | None = None
     limit: Rows = 50
@@ -250,7 +263,7 @@ class RequestApproval(_Fenced):
     operation: Label
     version: Id
     expires_in: ExpiresIn
-    approvers: tuple[Id, ...] | None = None
+    approvers: Approvers | None = None
     required: Count = 1
     reissue: Flag = False
     why: Reason | None = None
@@ -282,7 +295,10 @@ class SettleExecution(OnThread):
     error: ToolFailure | None = None
 
     @model_validator(mode="after")
-    def _one_result(self) -> Self:
+    def _one_result(self, info: ValidationInfo) -> Self:
         if (self.error is not None) == ("output" in self.model_fields_set):
             raise ValueError("give either output or error")
+        most = bounds_of(info).event_bytes
+        if len(codec.dumps(self.output).encode()) > most:
+            raise ValueError(f"an output must not be longer than {most} bytes")
         return self

@@ -1,14 +1,13 @@
 """The stream, version 1: what a thread is made of.
 
 An event is stored as compact JSON with sorted keys. The read form adds `seq`, `turn` and `at`.
-A field that holds its default is left out of the body, so a default can never change: it is
-part of every body already stored.
+A field that holds its default is left out of the body, so a default can never change.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -43,7 +42,9 @@ class Writer(StrEnum):
 class Part(BaseModel):
     """Something inside an event or a view."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A model that a host made beforehand is checked again: its limits may be lower, and what a
+    # model holds may have been changed or never been checked.
+    model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
 
 class Recorded(Part):
@@ -62,7 +63,7 @@ class Recorded(Part):
     at: datetime | None = None
 
 
-_RECORD: Final = {"seq", "turn", "at", "type"}
+_RECORD: Final = frozenset({"seq", "turn", "at"})
 
 
 class FilePart(Part):
@@ -197,7 +198,7 @@ class StepFinish(Recorded):
     """One request to the model ended."""
 
     type: Literal["step-finish"] = "step-finish"
-    usage: dict[str, Json] | None = None
+    usage: dict[Annotated[str, Field(strict=True)], Json] | None = None
     stop_reason: Label | None = None
 
 
@@ -290,11 +291,27 @@ PLAIN: Final = frozenset(
 )
 """Events that move no machine. A batch of these alone is one statement on Postgres."""
 
+E = TypeVar("E", bound=Recorded)
+
 EVENTS: Final[TypeAdapter[list[Known | Unknown]]] = TypeAdapter(list[Event])
 
 
 def body_of(event: Known) -> str:
-    """Return the stored form: compact JSON, sorted keys, defaults left out."""
-    fields = event.model_dump(exclude=_RECORD, exclude_defaults=True)
+    """Return the stored form: compact JSON, sorted keys, defaults (so `seq` too) left out."""
+    fields = event.__pydantic_serializer__.to_python(event, exclude_defaults=True)
     fields["type"] = event.type
     return codec.dumps(fields)
+
+
+def recorded(event: E, *, seq: int, turn: int, at: datetime) -> E:
+    """Return an event in its read form. What `model_copy` would do, in half the time."""
+    copy = object.__new__(type(event))
+    fields = {**event.__dict__, "seq": seq, "turn": turn, "at": at}
+    for name, value in (
+        ("__dict__", fields),
+        ("__pydantic_fields_set__", event.__pydantic_fields_set__ | _RECORD),
+        ("__pydantic_extra__", None),
+        ("__pydantic_private__", None),
+    ):
+        object.__setattr__(copy, name, value)
+    return copy

@@ -37,7 +37,11 @@ def from_text(text: str) -> datetime:
     """
     if _FORM.fullmatch(text) is None:
         raise ValueError("a time must have the form YYYY-MM-DDTHH:MM:SS.mmmZ")
-    return datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC)
+    try:
+        return datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC)
+    except ValueError:
+        # Python's own sentence may quote the text.
+        raise ValueError("no such day or time exists") from None
 
 
 def later(moment: datetime, seconds: float) -> datetime:

@@ -146,7 +146,7 @@ class CallView(View):
     claimed_fence: int | None
     claimed_attempt: int | None
     claimed_at: datetime | None
-    result: Json
+    result: Mapping[str, Json] | None
     created_at: datetime
     updated_at: datetime
 

@@ -3,7 +3,6 @@
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ListApprovals, RequestApproval, ResolveApproval
 from engine_assistant.model.cursors import read_cursor, write_cursor
@@ -13,7 +12,13 @@ from engine_assistant.model.machines import CallState
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import ApprovalRow, CallRow
 from engine_assistant.model.views import ApprovalView, Decision, Page, Request
-from engine_assistant.operations.opening import lock, may_read, not_found, open_draft
+from engine_assistant.operations.opening import (
+    lock,
+    may_read,
+    not_found,
+    open_draft,
+    read_stored,
+)
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import approvals, requests
 from engine_assistant.store.pages import approval_page
@@ -30,7 +35,7 @@ def input_at(ctx: Context, call: CallRow, seq: int | None, kind: str) -> JsonVal
         Internal: the event is missing, or is not what the call's row says it is.
     """
     stored, body, _ = read_body(ctx.database, call.thread_id, seq)
-    fields = codec.loads(body)
+    fields = read_stored(body, seq=seq)
     if stored != kind or not isinstance(fields, dict) or fields.get("call_id") != call.call_id:
         raise Internal("An event is not the one that the call refers to.", seq=seq)
     return fields["input"]
@@ -115,7 +120,7 @@ def _asked(ctx: Context, thread_id: str) -> bool:
 
 def _view(approval: ApprovalRow, call: CallRow, body: str) -> ApprovalView:
     """Show an approval as it was asked: from its own request, not from the call's newest."""
-    asked = codec.loads(body)
+    asked = read_stored(body, seq=approval.request_seq)
     if not isinstance(asked, dict):
         raise Internal("A stored request cannot be read.", seq=approval.request_seq)
     shown = {name: asked[name] for name in _ASKED}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, GetCall, ListCalls, SettleExecution
 from engine_assistant.model.cursors import read_cursor, write_cursor
@@ -18,6 +17,7 @@ from engine_assistant.operations.opening import (
     may_read,
     not_found,
     open_draft,
+    read_stored,
     readable_thread,
 )
 from engine_assistant.operations.operation import Operation
@@ -60,7 +60,7 @@ def get_call(ctx: Context, command: GetCall) -> CallView:
 
 
 def list_calls(ctx: Context, command: ListCalls) -> Page[CallView]:
-    """Return the calls of a thread in the order in which they were proposed."""
+    """Return the calls of a thread in the order in which they were (last) proposed."""
     readable_thread(ctx, command.thread_id)
     scope = ("calls", ctx.caller.tenant, command.thread_id, command.state)
     after = None
@@ -101,7 +101,7 @@ def _views(
 
 
 def _input_of(call: CallRow, body: str | None) -> JsonValue:
-    fields = None if body is None else codec.loads(body)
+    fields = None if body is None else read_stored(body, seq=call.input_seq)
     if not isinstance(fields, dict) or "input" not in fields:
         raise Internal("The input that a call refers to is missing.", seq=call.input_seq)
     return fields["input"]
@@ -113,7 +113,7 @@ def _view(call: CallRow, said: Sequence[ApprovalRow], tool_input: JsonValue) -> 
         {
             **{name: getattr(call, name) for name in own},
             "input": tool_input,
-            "result": None if call.result is None else codec.loads(call.result),
+            "result": None if call.result is None else read_stored(call.result),
             "approvals": tuple(
                 Say(
                     approver=row.approver_id,

@@ -20,6 +20,7 @@ from engine_assistant.model.events import (
     TurnError,
     TurnFinish,
     Unknown,
+    recorded,
 )
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import ThreadRow
@@ -84,9 +85,8 @@ def _append_plain(ctx: Context, command: AppendEvents) -> Appended:
 
 def _appended(command: AppendEvents, head: Appendable) -> Appended:
     first = head.last_seq - len(command.events) + 1
-    record = {"turn": head.turn, "at": head.now}
     events = (
-        event.model_copy(update={"seq": first + offset, **record})
+        recorded(event, seq=first + offset, turn=head.turn, at=head.now)
         for offset, event in enumerate(command.events)
     )
     return Appended.model_construct(
@@ -157,10 +157,19 @@ def _typed(read: EventsRead) -> tuple[Known | Unknown, ...]:
     texts = list(_spliced(read))
     try:
         return tuple(EVENTS.validate_json(f"[{','.join(texts)}]"))
-    except ValidationError as error:
-        at = error.errors(include_input=False)[0]["loc"]
-        broken = at[0] if at and isinstance(at[0], int) else 0
+    except ValidationError:
+        pass
+    # One by one, because a body that is not JSON at all breaks the list around it.
+    broken = next((at for at, text in enumerate(texts) if not _can_be_read(text)), 0)
     raise Internal("A stored event cannot be read.", seq=read.rows[broken][0])
+
+
+def _can_be_read(text: str) -> bool:
+    try:
+        EVENTS.validate_json(f"[{text}]")
+    except ValidationError:
+        return False
+    return True
 
 
 APPEND_EVENTS: Final = Operation(

@@ -5,14 +5,24 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine_assistant.context import Context
-from engine_assistant.model.errors import NotFound
+from engine_assistant.model import codec
+from engine_assistant.model.codec import JsonValue
+from engine_assistant.model.errors import Internal, NotFound
 from engine_assistant.model.permissions import AUDIT, RUN
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.rules.draft import Draft
 from engine_assistant.store.locks import lock_thread
 from engine_assistant.store.reads import find_run, find_thread, gather_calls
 
-__all__ = ["Locked", "lock", "may_read", "not_found", "open_draft", "readable_thread"]
+__all__ = [
+    "Locked",
+    "lock",
+    "may_read",
+    "not_found",
+    "open_draft",
+    "read_stored",
+    "readable_thread",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +93,16 @@ def readable_thread(ctx: Context, thread_id: str) -> ThreadRow:
     if thread is None or not may_read(ctx, thread.subject_id):
         raise not_found()
     return thread
+
+
+def read_stored(text: str, **facts: int | str | None) -> JsonValue:
+    """Read JSON that the engine wrote. Its own object stands around a value of the full depth.
+
+    Raises:
+        Internal: it cannot be read, so the record is broken.
+    """
+    try:
+        return codec.loads(text, depth=codec.MAX_DEPTH + 1)
+    except codec.JsonRefused:
+        pass
+    raise Internal("A stored value cannot be read.", **facts)

@@ -1,5 +1,6 @@
 """What an operation is: a name, the permissions that open it, and one function."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Generic, TypeVar
 
@@ -16,10 +17,17 @@ __all__ = ["Operation"]
 C = TypeVar("C", bound=Command)
 V = TypeVar("V")
 
+# What looks like the name of a field, an event or a place in a list; other keys may be secrets.
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}|[0-9]{1,9}")
+
 _SENTENCES: Final = {
     # What pydantic would say here repeats the value.
     "union_tag_invalid": "is not a type of event",
     "union_tag_not_found": "has no type",
+    # And here it speaks the language of pydantic.
+    "extra_forbidden": "is not a field of this",
+    "missing": "is missing",
+    "string_pattern_mismatch": "must be 64 lowercase hexadecimal digits",
 }
 
 
@@ -76,8 +84,20 @@ class Operation(Generic[C, V]):
         Raises:
             PermissionDenied: the caller holds none of the operation's keys.
         """
+        self.admit(ctx)
+        return self.admitted(ctx, command)
+
+    def admit(self, ctx: Context) -> None:
+        """Ask for the permission alone. Nothing is asked of the database.
+
+        Raises:
+            PermissionDenied: the caller holds none of the operation's keys.
+        """
+        ctx.require(self.permissions)
+
+    def admitted(self, ctx: Context, command: C) -> V:
+        """Do it for a caller that was admitted a moment ago."""
         with translated():
-            ctx.require(self.permissions)
             return self._body(ctx, command)
 
     def within(self, ctx: Context, command: C) -> V:
@@ -109,8 +129,6 @@ def _refusal(name: str, error: ValidationError) -> ValidationFailed:
     """Say which field is wrong and how, without a word of what was in it."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     parts = [str(part) for part in first["loc"]]
-    path = ".".join(
-        part if part.replace("-", "_").isidentifier() or part.isdigit() else "*" for part in parts
-    )[:200]
+    path = ".".join(part if _NAME.fullmatch(part) else "*" for part in parts)[:200]
     how = _SENTENCES.get(first["type"], first["msg"].removeprefix("Value error, "))
     return ValidationFailed(f"{name}: {path or 'the input'}: {how}.", path=path)

@@ -10,7 +10,7 @@ from engine_assistant.model.views import View
 from engine_assistant.operations import approvals, calls, events, messages, runs, threads
 from engine_assistant.operations.operation import Operation
 
-__all__ = ["OPERATIONS", "named_operation"]
+__all__ = ["OPERATIONS", "named_input", "named_operation"]
 
 _ALL: Final[tuple[Operation[Any, Any], ...]] = (
     threads.CREATE_THREAD,
@@ -41,13 +41,24 @@ OPERATIONS: Final[Mapping[str, Operation[Any, Any]]] = MappingProxyType(
 """The gated operations. `OPERATIONS[name].within(ctx, command)` is the same body ungated."""
 
 
-def named_operation(name: str) -> Operation[Command, View]:
+def named_operation(name: object) -> Operation[Command, View]:
     """Return the operation of that name.
 
     Raises:
         ValidationFailed: there is none.
     """
-    operation = OPERATIONS.get(name)
+    operation = OPERATIONS.get(name) if isinstance(name, str) else None
     if operation is None:
         raise ValidationFailed("There is no operation of this name.", path="name")
     return operation
+
+
+def named_input(values: object) -> Mapping[str, object]:
+    """Return the input of a call by name, if it is an object.
+
+    Raises:
+        ValidationFailed: it is not, or a key of it is not a string.
+    """
+    if isinstance(values, Mapping) and all(isinstance(key, str) for key in values):
+        return values
+    raise ValidationFailed("The input must be an object whose keys are strings.", path="")

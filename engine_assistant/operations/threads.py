@@ -1,6 +1,7 @@
 """Opening, finding, closing threads."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 from engine_assistant.context import Context
@@ -48,6 +49,7 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
         first = find_thread_by_key(db, subject, command.key)
         if first is not None:
             return _view(rule.repeated_thread(first, command.title))
+    now = dialect.now(db)
     draft = Draft(
         rule.new_thread(
             tenant=ctx.caller.tenant,
@@ -55,9 +57,9 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
             subject=subject,
             key=command.key,
             title=command.title,
-            now=dialect.now(db),
+            now=now,
         ),
-        dialect.now(db),
+        now,
         limits=ctx.limits,
     )
     draft.announce(MilestoneType.THREAD_CREATED)
@@ -89,7 +91,7 @@ def list_threads(ctx: Context, command: ListThreads) -> Page[Thread]:
     scope = ("threads", ctx.caller.tenant, subject, command.status)
     before = None
     if command.cursor is not None:
-        at, thread_id = read_cursor(scope, command.cursor, (str, str))
+        at, thread_id = read_cursor(scope, command.cursor, (datetime, str))
         before = (str(at), str(thread_id))
     rows = thread_page(
         ctx.database, subject, status=command.status, limit=command.limit + 1, before=before
@@ -122,13 +124,17 @@ def lock_threads(ctx: Context, thread_ids: Iterable[str]) -> tuple[Thread, ...]:
     """Lock several threads in one order, so that two transactions cannot wait for each other.
 
     Raises:
+        PermissionDenied: the caller holds neither `use` nor `run`.
+        ValidationFailed: one of them is not an id.
         NotFound: one of them does not exist, or is not for this caller.
         Raced: another transaction was in the way.
     """
+    ctx.require((USE, RUN))
+    ids = {GET_THREAD.parse({"thread_id": one}, ctx.limits).thread_id for one in thread_ids}
     owner = None if ctx.holds(RUN) else ctx.caller.principal
     found = []
     with translated():
-        for thread_id in sorted(set(thread_ids)):
+        for thread_id in sorted(ids):
             locked = lock_thread(ctx.database, thread_id, owner=owner)
             if locked is None:
                 raise not_found()

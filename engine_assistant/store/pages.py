@@ -6,6 +6,7 @@ from typing import cast
 
 import sqlalchemy as sa
 
+from engine_assistant.model.fields import MAX_INTEGER
 from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
 from engine_assistant.model.rows import ApprovalRow, CallRow, ThreadRow
 from engine_assistant.model.times import from_text
@@ -45,7 +46,7 @@ def read_events(
     length of the thread. A LIMIT would let the planner sort instead.
     """
     in_range = (
-        sa.and_(events.c.seq > after, events.c.seq <= after + limit)
+        sa.and_(events.c.seq > after, events.c.seq <= min(after + limit, MAX_INTEGER))
         if last is None
         else events.c.seq > threads.c.last_seq - last
     )

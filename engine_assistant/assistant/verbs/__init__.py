@@ -1,7 +1,8 @@
 """The operations as methods: by keyword, one for each, each answering a frozen view.
 
 Every method may also raise `PermissionDenied` (the caller lacks the permission), `ValidationFailed`
-(an input is wrong; nothing was asked of the database), `Raced` and `Unavailable`.
+(an input is wrong), `Raced` (repeat it), `Unavailable` (repeat it with the same key, batch or
+attempt: it may have been kept) and `Internal` (a person must look).
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from engine_assistant.assistant.verbs.person import PersonVerbs
 from engine_assistant.assistant.verbs.reading import ReadingVerbs
 from engine_assistant.assistant.verbs.run import RunVerbs
-from engine_assistant.operations.registry import named_operation
+from engine_assistant.operations.registry import named_input, named_operation
 
 __all__ = ["Operations"]
 
@@ -28,4 +29,4 @@ class Operations(PersonVerbs, RunVerbs, ReadingVerbs):
             ValidationFailed: there is no such operation, or its input is wrong.
         """
         operation = named_operation(name)
-        return operation.plain(self._run(operation, **values))
+        return operation.plain(self._run(operation, **named_input(values)))
