@@ -162,7 +162,7 @@ def test_after_a_database_error_every_further_call_is_refused_with_it(
             me.close_thread(thread_id=thread)
         for call in (
             lambda: me.get_thread(thread_id=thread),
-            lambda: me.create_thread(),
+            me.create_thread,
             lambda: me.lock_threads([thread]),
             me.raise_failure,
         ):

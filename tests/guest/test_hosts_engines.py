@@ -119,7 +119,7 @@ def test_prepared_afterwards_the_same_engine_keeps_savepoints(
 def _writes_that_lock(me: Bound, bot: Bound, thread: str, fence: int) -> list[object]:
     lease = {"thread_id": thread, "run_id": "r1", "fence": fence}
     return [
-        lambda: me.create_thread(),
+        me.create_thread,
         lambda: me.send_message(thread_id=thread, text="x"),
         lambda: me.interrupt_turn(thread_id=thread),
         lambda: me.close_thread(thread_id=thread),

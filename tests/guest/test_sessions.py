@@ -57,7 +57,7 @@ def test_an_error_of_the_host_takes_the_session_back(
     assistant: Assistant, database_url: str
 ) -> None:
     before = kept(database_url)
-    with pytest.raises(ZeroDivisionError), assistant.session(ALICE) as ops:
+    with pytest.raises(ZeroDivisionError), assistant.session(ALICE) as ops:  # noqa: PT012
         ops.create_thread()
         raise ZeroDivisionError
     assert kept(database_url) == before
@@ -81,7 +81,7 @@ def test_a_swallowed_error_is_raised_at_the_end_and_nothing_is_kept(
     thread, fence = opened(assistant)
     before = kept(database_url)
     swallowed: list[AssistantError] = []
-    with pytest.raises(AssistantError) as raised, assistant.session(ROBOT) as ops:
+    with pytest.raises(AssistantError) as raised, assistant.session(ROBOT) as ops:  # noqa: PT012
         ops.append_events(thread_id=thread, run_id="r1", fence=fence, events=[HELLO])
         ops.context.connection.exec_driver_sql("ALTER TABLE assistant_runs RENAME TO elsewhere")
         try:
@@ -122,7 +122,7 @@ def test_a_swallowed_interrupt_in_the_middle_of_a_write_spoils_the_session(
     assistant = Assistant(engine, emit=emit)
     before = kept(database_url)
     refused: list[AssistantError] = []
-    with pytest.raises(Unavailable) as raised, assistant.session(ALICE) as ops:
+    with pytest.raises(Unavailable) as raised, assistant.session(ALICE) as ops:  # noqa: PT012
         with contextlib.suppress(KeyboardInterrupt):
             ops.create_thread()
         try:
@@ -265,7 +265,9 @@ def test_locked_threads_wait_for_nobody_out_of_order(postgres_url: str) -> None:
     low, high = sorted(opened(assistant)[0] for _ in range(2))
     with engine.connect() as holder:
         assistant.bind(holder, ROBOT).lock_threads([low])
-        waiter = Worker(lambda: assistant.transact(ROBOT, lambda ops: ops.lock_threads([high, low])))
+        waiter = Worker(
+            lambda: assistant.transact(ROBOT, lambda ops: ops.lock_threads([high, low]))
+        )
         wait_until_blocked(engine)
         # Were the given order kept, the waiter would stand on `high` now, and this would deadlock.
         assistant.bind(holder, ROBOT).lock_threads([high])
