@@ -82,6 +82,8 @@ def test_a_url_need_not_name_its_driver(url: str, sync: str, asynchronous: str) 
         "hunter2",
         "u:hunter2@h/d",
         "postgresql://u:hunter2@h:port/d",
+        # A password with an @ or a : that nobody escaped ends up where the port should be.
+        "postgresql://u@h:hunter2/d",
         "mysql://u:hunter2@h/d",
         "postgresql+psycopg2://u:hunter2@h/d",
         "postgresql+asyncpg://u:hunter2@h/d",
