@@ -5,11 +5,9 @@ A field that holds its default is left out of the body, so a default can never c
 """
 
 from collections.abc import Mapping
-from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from engine_assistant.model import codec
 from engine_assistant.model.fields import (
@@ -26,44 +24,10 @@ from engine_assistant.model.fields import (
     Title,
 )
 from engine_assistant.model.machines import CallState
+from engine_assistant.model.record import Part, Recorded, Writer
 
 STREAM_VERSION: Final = 1
 """The number that every `turn-start` carries."""
-
-
-class Writer(StrEnum):
-    """Who may put an event into the log."""
-
-    PERSON = "person"
-    RUN = "run"
-    ENGINE = "engine"
-
-
-class Part(BaseModel):
-    """Something inside an event or a view."""
-
-    # A model that a host made beforehand is checked again: its limits may be lower, and what a
-    # model holds may have been changed or never been checked.
-    model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
-
-
-class Recorded(Part):
-    """What the log knows about an event beside its body.
-
-    Attributes:
-        seq: its number in the thread, from 1; 0 until it is recorded.
-        turn: the turn it belongs to; 0 until it is recorded.
-        at: when it was recorded (aware UTC, milliseconds); None until then.
-    """
-
-    writer: ClassVar[Writer] = Writer.RUN
-
-    seq: int = 0
-    turn: int = 0
-    at: datetime | None = None
-
-
-_RECORD: Final = frozenset({"seq", "turn", "at"})
 
 
 class FilePart(Part):
@@ -291,8 +255,6 @@ PLAIN: Final = frozenset(
 )
 """Events that move no machine. A batch of these alone is one statement on Postgres."""
 
-E = TypeVar("E", bound=Recorded)
-
 EVENTS: Final[TypeAdapter[list[Known | Unknown]]] = TypeAdapter(list[Event])
 
 
@@ -301,17 +263,3 @@ def body_of(event: Known) -> str:
     fields = event.__pydantic_serializer__.to_python(event, exclude_defaults=True)
     fields["type"] = event.type
     return codec.dumps(fields)
-
-
-def recorded(event: E, *, seq: int, turn: int, at: datetime) -> E:
-    """Return an event in its read form. What `model_copy` would do, in half the time."""
-    copy = object.__new__(type(event))
-    fields = {**event.__dict__, "seq": seq, "turn": turn, "at": at}
-    for name, value in (
-        ("__dict__", fields),
-        ("__pydantic_fields_set__", event.__pydantic_fields_set__ | _RECORD),
-        ("__pydantic_extra__", None),
-        ("__pydantic_private__", None),
-    ):
-        object.__setattr__(copy, name, value)
-    return copy

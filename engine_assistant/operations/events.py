@@ -20,9 +20,9 @@ from engine_assistant.model.events import (
     TurnError,
     TurnFinish,
     Unknown,
-    recorded,
 )
 from engine_assistant.model.permissions import RUN, USE
+from engine_assistant.model.record import recorded
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.model.views import Appended, EventPage
 from engine_assistant.operations.opening import lock, may_read, not_found, open_draft

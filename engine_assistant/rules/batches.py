@@ -14,9 +14,9 @@ from engine_assistant.model.events import (
     ToolOutput,
     TurnError,
     TurnFinish,
-    Writer,
 )
 from engine_assistant.model.machines import TurnState
+from engine_assistant.model.record import Writer
 from engine_assistant.model.rows import Plan, ThreadRow
 from engine_assistant.model.views import Appended
 from engine_assistant.rules.calls import tool_error, tool_input, tool_output
@@ -61,7 +61,7 @@ def refuse_append(thread: ThreadRow, command: AppendEvents) -> None:
     if command.batch is not None and command.batch != thread.last_batch + 1:
         raise Conflict(
             ConflictReason.BATCH_GAP,
-            "Batches of one fence are numbered 1, 2, 3 without a gap.",
+            "Batches of one fence are numbered 1, 2, 3 …; only the last may be given again.",
             expected=thread.last_batch + 1,
         )
 

@@ -17,6 +17,7 @@ from engine_assistant.model.events import Known, body_of
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.machines import OPEN_CALLS, CallState
 from engine_assistant.model.milestones import MilestoneType
+from engine_assistant.model.record import recorded
 from engine_assistant.model.rows import (
     ApprovalRow,
     CallRow,
@@ -145,7 +146,7 @@ class Draft:
         self._events.append(
             EventRow(seq=seq, type=event.type, turn=turn, body=body, created_at=self.now)
         )
-        self.recorded.append(event.model_copy(update={"seq": seq, "turn": turn, "at": self.now}))
+        self.recorded.append(recorded(event, seq=seq, turn=turn, at=self.now))
         return seq
 
     def announce(self, milestone: MilestoneType, **facts: Fact) -> None:
