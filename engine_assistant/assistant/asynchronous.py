@@ -11,7 +11,14 @@ from engine_assistant import migrate
 from engine_assistant.assistant.async_verbs import AsyncOperations
 from engine_assistant.assistant.bound import AsyncBound
 from engine_assistant.assistant.relay import AsyncHandler, Drain
-from engine_assistant.assistant.settings import Mode, Patience, Settings, mode_of, reading_mode
+from engine_assistant.assistant.settings import (
+    Mode,
+    Patience,
+    Settings,
+    mode_of,
+    reading_mode,
+    refuse_other_kind,
+)
 from engine_assistant.context import Caller, Clock, Emit
 from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
@@ -42,6 +49,7 @@ class AsyncAssistant:
         retry_for: float = 5.0,
     ) -> None:
         """Use the host's engine. The arguments are those of `Assistant`."""
+        refuse_other_kind(engine, AsyncEngine, "engine")
         self.engine = engine
         self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
         self._settings = Settings(schema, clock, emit, limits, retry_for)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from engine_assistant.assistant.async_verbs import AsyncOperations
-from engine_assistant.assistant.settings import REFUSALS, Settings
+from engine_assistant.assistant.settings import REFUSALS, Settings, refuse_other_kind
 from engine_assistant.assistant.verbs import Operations
 from engine_assistant.context import Caller, Context
 from engine_assistant.model.commands import Command
@@ -58,6 +58,7 @@ class Bound(Operations):
 
     def __init__(self, connection: sa.Connection, settings: Settings, caller: Caller) -> None:
         """Join the connection's transaction."""
+        refuse_other_kind(connection, sa.Connection, "connection")
         self._connection = connection
         self._joined = _Joined(settings, caller)
         self.context: Context = settings.context(connection, caller)
@@ -89,6 +90,7 @@ class AsyncBound(AsyncOperations):
 
     def __init__(self, connection: AsyncConnection, settings: Settings, caller: Caller) -> None:
         """Join the connection's transaction."""
+        refuse_other_kind(connection, AsyncConnection, "connection")
         self._connection = connection
         self._joined = _Joined(settings, caller)
 

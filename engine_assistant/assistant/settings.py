@@ -26,7 +26,15 @@ from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
 from engine_assistant.store.runnable import runnable
 
-__all__ = ["REFUSALS", "Mode", "Patience", "Settings", "mode_of", "reading_mode"]
+__all__ = [
+    "REFUSALS",
+    "Mode",
+    "Patience",
+    "Settings",
+    "mode_of",
+    "reading_mode",
+    "refuse_other_kind",
+]
 
 C = TypeVar("C", bound=Command)
 V = TypeVar("V")
@@ -124,6 +132,18 @@ def mode_of(dialect: str, operation: Operation[C, V], command: C, *, injected: b
 def reading_mode(dialect: str) -> Mode:
     """Return how several reads are run together."""
     return Mode.SNAPSHOT if dialect == "sqlite" else Mode.TRANSACTION
+
+
+def refuse_other_kind(value: object, kind: type[object], path: str) -> None:
+    """Refuse an engine or a connection of the other face before it is used.
+
+    Raises:
+        ValidationFailed: it is not a `kind`. The message names types only: a URL holds passwords.
+    """
+    if not isinstance(value, kind):
+        raise ValidationFailed(
+            f"This needs a SQLAlchemy {kind.__name__}, not a {type(value).__name__}.", path=path
+        )
 
 
 class Patience:

@@ -16,6 +16,7 @@ from engine_assistant.assistant.settings import (
     Settings,
     mode_of,
     reading_mode,
+    refuse_other_kind,
 )
 from engine_assistant.assistant.verbs import Operations
 from engine_assistant.context import Caller, Clock, Emit
@@ -64,6 +65,7 @@ class Assistant:
             limits: bounds of every input, each at or below its default.
             retry_for: for how many seconds `acting_as` and `transact` go on after a race.
         """
+        refuse_other_kind(engine, sa.Engine, "engine")
         self.engine = engine
         self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
         self._settings = Settings(schema, clock, emit, limits, retry_for)
