@@ -114,7 +114,7 @@ def prepare_sqlite(engine: sa.Engine | AsyncEngine) -> None:
     """
     plain = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     if plain.dialect.name != "sqlite":
-        raise ValidationFailed("Only a SQLite engine can be prepared so.", path="engine")
+        raise ValidationFailed("Only a SQLite engine is to be prepared.", path="engine")
     if event.contains(plain, "begin", _begin):
         return
     event.listen(plain, "connect", _prepare)

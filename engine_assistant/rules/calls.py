@@ -58,7 +58,7 @@ def known_call(draft: Draft, call_id: str, tool: str | None = None) -> CallRow:
     if call is None or (tool is not None and call.tool != tool):
         raise Conflict(
             ConflictReason.CALL_STATE,
-            "No such call was proposed for this tool.",
+            "No such call was proposed." if call is None else "The call is for another tool.",
             call_id=call_id,
             state=None if call is None else call.state.value,
         )

@@ -23,6 +23,10 @@ _NOT_MIGRATED: Final = (
     "The engine's tables are missing or of another version."
     " Run `engine-assistant db upgrade`, or assistant.migrate()."
 )
+_UNKNOWN: Final = (
+    "The database gave no answer, so it is not known whether this was kept. Repeat it with the"
+    " same key, batch or attempt."
+)
 _POOLER: Final = (
     "A prepared statement is gone: there is a pooler in transaction mode in between. Give the"
     " engine connect_args={'prepare_threshold': None}, or use ?pooler=transaction in the URL."
@@ -48,7 +52,7 @@ def meaning(error: BaseException) -> AssistantError:
         or (state is not None and state.startswith(_GONE_CLASSES))
         or (state is None and isinstance(error, sqlalchemy.exc.OperationalError))
     ):
-        return Unavailable("The database did not answer. Repeat with the same key.", **facts)
+        return Unavailable(_UNKNOWN, **facts)
     return Internal("The database refused a statement.", **facts)
 
 

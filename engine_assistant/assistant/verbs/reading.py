@@ -112,7 +112,7 @@ class ReadingVerbs(Verbs):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[CallView]:
-        """Return the calls of a thread in the order in which they were proposed.
+        """Return the calls of a thread in the order in which they were (last) proposed.
 
         Args:
             thread_id: the thread.

@@ -105,8 +105,11 @@ class RunVerbs(Verbs):
 
         Raises:
             NotFound: there is no such thread.
+            ValidationFailed: also for an unknown type of event, or one that claims to be late.
             Conflict: `thread_closed`, `run_fenced`, `batch_gap`, `key_reused`, `no_turn_open`,
-                `not_a_run_event`, and what the events' own rules refuse.
+                `not_a_run_event`; of a call `call_state`, `approval_required`, `approval_denied`,
+                `execution_not_claimed`, `call_closed`; of a request also `digest_mismatch`,
+                `approval_expired`; of a turn-finish `approval_pending`, `no_approval_pending`.
         """
         return self._run(
             log.APPEND_EVENTS,
@@ -145,10 +148,11 @@ class RunVerbs(Verbs):
             approvers: who may decide, 1 to 20 people; the thread's owner by default.
             required: how many of them must approve. One denial denies.
             reissue: ask again; the approvals before it are superseded.
-            why: why it is asked again.
+            why: why it is asked (again), at most 2 KiB.
 
         Raises:
             NotFound: there is no such thread.
+            ValidationFailed: also for approvers named twice, or fewer than required.
             Conflict: `thread_closed`, `run_fenced`, `no_turn_open`, `call_state`.
         """
         return self._run(
@@ -228,7 +232,8 @@ class RunVerbs(Verbs):
 
         Raises:
             NotFound: no such thread or call.
-            Conflict: `run_fenced`, `call_state`.
+            Conflict: `run_fenced` (it did not run under this fence), `call_state` (it is in
+                another state, or has another result).
         """
         return self._run(
             calls.SETTLE_EXECUTION,
