@@ -63,36 +63,28 @@ class Command(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _at_most(limit: str) -> AfterValidator:
-    """Return a validator that bounds a number by a configured limit."""
-
-    def check(value: int, info: ValidationInfo) -> int:
-        most: int = getattr(bounds_of(info), limit)
-        if value > most:
-            raise ValueError(f"must not be more than {most}")
-        return value
-
-    return AfterValidator(check)
-
-
-Rows = Annotated[Count, _at_most("page")]
-"""How many rows a page may hold."""
-
-Cursor = Annotated[str, Field(strict=True, min_length=1, max_length=4096)]
-StaleAfter = Annotated[float, Field(strict=True, ge=0.01, le=3600, allow_inf_nan=False)]
-ExpiresIn = Annotated[float, Field(strict=True, ge=0.001, le=366 * 86400, allow_inf_nan=False)]
+def _rows(value: int, info: ValidationInfo) -> int:
+    if value > bounds_of(info).page:
+        raise ValueError(f"must not be more than {bounds_of(info).page}")
+    return value
 
 
 def _few(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     # Before a digest is made for each of them.
-    most = bounds_of(info).approvers
-    if not 1 <= len(value) <= most:
-        raise ValueError(f"must be 1 to {most} people")
+    if not 1 <= len(value) <= bounds_of(info).approvers:
+        raise ValueError(f"must be 1 to {bounds_of(info).approvers} people")
     return value
 
 
+Rows = Annotated[Count, AfterValidator(_rows)]
+"""How many rows a page may hold."""
+
 Approvers = Annotated[tuple[Id, ...], AfterValidator(_few)]
 """Who may decide."""
+
+Cursor = Annotated[str, Field(strict=True, min_length=1, max_length=4096)]
+StaleAfter = Annotated[float, Field(strict=True, ge=0.01, le=3600, allow_inf_nan=False)]
+ExpiresIn = Annotated[float, Field(strict=True, ge=0.001, le=366 * 86400, allow_inf_nan=False)]
 
 
 class OnThread(Command):
