@@ -11,6 +11,7 @@ lose its `op`. So our revisions are given theirs, and the global one is left alo
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +28,12 @@ __all__ = [
     "VERSION_TABLE",
     "check",
     "current",
+    "grants_sql",
     "head",
     "include_name",
     "migrations_path",
     "upgrade",
+    "upgrade_sql",
 ]
 
 VERSION_TABLE: Final = "assistant_alembic_version"
@@ -129,6 +132,29 @@ def check(connection: sa.Connection, schema: str | None = None) -> None:
     if found in _known():
         raise Internal(f"The record's tables are behind. {_HOW}", current=found, head=head())
     raise _ahead(found)
+
+
+def upgrade_sql() -> str:
+    """Return the SQL of an upgrade from nothing on Postgres, to be read or run by hand."""
+    written = StringIO()
+    context = MigrationContext.configure(
+        dialect_name="postgresql",
+        opts={
+            "fn": lambda at, _: _scripts()._upgrade_revs(head(), at),  # noqa: SLF001
+            "script": _scripts(),
+            "version_table": VERSION_TABLE,
+            "as_sql": True,
+            "output_buffer": written,
+        },
+    )
+    with context.begin_transaction():
+        context.run_migrations(op=Operations(context))
+    return written.getvalue()
+
+
+def grants_sql() -> str:
+    """Return the grants of the two Postgres roles, application and keeper, for psql."""
+    return (migrations_path() / "grants.sql").read_text(encoding="utf-8")
 
 
 def migrations_path() -> Path:

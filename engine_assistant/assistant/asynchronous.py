@@ -20,13 +20,15 @@ from engine_assistant.assistant.settings import (
     refuse_other_kind,
 )
 from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.doctor import Finding, Progress, examine, reading_engine
 from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Drained, Runnable
+from engine_assistant.model.views import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
+from engine_assistant.store.survey import Survey
 
 __all__ = ["AsyncAssistant"]
 
@@ -124,6 +126,24 @@ class AsyncAssistant:
             async with engine.connect() as connection:
                 return await connection.run_sync(self._settings.runnable, limit, exclude)
 
+    async def survey(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        unrested: bool = False,
+        limit: int = 100,
+        after: tuple[str, str] | None = None,
+    ) -> list[Surveyed]:
+        """See `Assistant.survey`."""
+        asked = Survey(
+            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
+        )
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated():
+            async with engine.connect() as connection:
+                return await connection.run_sync(self._settings.survey, asked)
+
     async def drain_outbox(self, handler: AsyncHandler, limit: int = 100) -> Drained:
         """See `Assistant.drain_outbox`; the handler is awaited."""
         drain = Drain(self._settings, limit)
@@ -143,6 +163,29 @@ class AsyncAssistant:
         with translated():
             async with self.engine.connect() as connection:
                 return await connection.run_sync(drain.settle)
+
+    async def doctor(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> AsyncIterator[Finding]:
+        """See `Assistant.doctor`."""
+        with translated():
+            async with reading_engine(self.engine).connect() as connection:
+                findings = await connection.run_sync(
+                    examine,
+                    schema=self._settings.schema,
+                    tenant=tenant,
+                    thread_id=thread_id,
+                    progress=progress,
+                )
+                while True:
+                    finding = await connection.run_sync(lambda _: next(findings, None))
+                    if finding is None:
+                        return
+                    yield finding
 
     async def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """See `Assistant.run`."""

@@ -21,10 +21,12 @@ from engine_assistant.model.errors import (
     ValidationFailed,
 )
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Runnable
+from engine_assistant.model.views import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
+from engine_assistant.store.database import Database
 from engine_assistant.store.faults import translated
 from engine_assistant.store.runnable import runnable
+from engine_assistant.store.survey import Survey, survey
 
 __all__ = [
     "REFUSALS",
@@ -93,10 +95,7 @@ class Settings:
         Raises:
             ValidationFailed: the limit is not between 1 and the largest page.
         """
-        if type(limit) is not int or not 1 <= limit <= self.limits.page:
-            raise ValidationFailed(
-                f"The limit must be an int between 1 and {self.limits.page}.", path="limit"
-            )
+        self._check_limit(limit)
         with translated():
             rows = runnable(
                 connection,
@@ -106,6 +105,24 @@ class Settings:
                 exclude=[(str(tenant), str(thread)) for tenant, thread in exclude],
             )
         return [Runnable.model_validate(dict(row)) for row in rows]
+
+    def survey(self, connection: sa.Connection, asked: Survey) -> list[Surveyed]:
+        """Return threads of every tenant in key order.
+
+        Raises:
+            ValidationFailed: the limit is not between 1 and the largest page.
+        """
+        self._check_limit(asked.limit)
+        with translated():
+            rows = survey(Database(connection, "", schema=self.schema), asked)
+        names = tuple(Surveyed.model_fields)
+        return [Surveyed(**{name: getattr(row, name) for name in names}) for row in rows]
+
+    def _check_limit(self, limit: int) -> None:
+        if type(limit) is not int or not 1 <= limit <= self.limits.page:
+            raise ValidationFailed(
+                f"The limit must be an int between 1 and {self.limits.page}.", path="limit"
+            )
 
 
 class Mode(Enum):

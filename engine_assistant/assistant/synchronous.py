@@ -20,13 +20,15 @@ from engine_assistant.assistant.settings import (
 )
 from engine_assistant.assistant.verbs import Operations
 from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.doctor import Finding, Progress, examine, reading_engine
 from engine_assistant.engines import make_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Drained, Runnable
+from engine_assistant.model.views import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
+from engine_assistant.store.survey import Survey
 
 __all__ = ["Assistant"]
 
@@ -165,6 +167,33 @@ class Assistant:
         with translated(), engine.connect() as connection:
             return self._settings.runnable(connection, limit, exclude)
 
+    def survey(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        unrested: bool = False,
+        limit: int = 100,
+        after: tuple[str, str] | None = None,
+    ) -> list[Surveyed]:
+        """Return threads of every tenant with their leases, in the order of (tenant, id).
+
+        It asks for no caller: it is for whoever operates the database, never for a person.
+
+        Args:
+            tenant: only of this one.
+            thread_id: only with this id.
+            unrested: only those whose turn is not idle.
+            limit: how many at most, 1 to 1,000.
+            after: the (tenant, id) of the last one seen.
+        """
+        asked = Survey(
+            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
+        )
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated(), engine.connect() as connection:
+            return self._settings.survey(connection, asked)
+
     def drain_outbox(self, handler: Handler, limit: int = 100) -> Drained:
         """Hand waiting milestones to `handler`, oldest threads first, and forget them.
 
@@ -193,6 +222,35 @@ class Assistant:
                 queue.handed_out(milestone)
         with translated(), self.engine.connect() as connection:
             return drain.settle(connection)
+
+    def doctor(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Finding]:
+        """Examine the record and return what in it cannot be true, as it is found.
+
+        It reads only, thread by thread, each inside one snapshot, and needs no quiet system. It
+        asks for no caller: it is for operators, never for a person.
+
+        Args:
+            tenant: only this tenant's threads; default is everybody's.
+            thread_id: only threads of this id.
+            progress: told the totals after each thread, and at the end.
+
+        Raises:
+            NotFound: there is no thread of this id.
+        """
+        with translated(), reading_engine(self.engine).connect() as connection:
+            yield from examine(
+                connection,
+                schema=self._settings.schema,
+                tenant=tenant,
+                thread_id=thread_id,
+                progress=progress,
+            )
 
     def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """Run one operation in a transaction of its own, again when it raced."""

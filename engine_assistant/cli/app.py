@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from engine_assistant.cli import record
 from engine_assistant.cli.exits import HELP, ExitCode, end
+from engine_assistant.cli.options import DEFAULT, Database, Json
 from engine_assistant.cli.screen import Screen
 
 __all__ = ["app"]
@@ -22,16 +24,6 @@ app = typer.Typer(
 db = typer.Typer(help="The tables: bring them up to date, or look.", epilog=HELP)
 app.add_typer(db, name="db", no_args_is_help=True)
 
-Database = Annotated[
-    str,
-    typer.Option(
-        help="Where the record lives: postgresql://… or sqlite:///…",
-        envvar="ENGINE_ASSISTANT_DATABASE_URL",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
-DEFAULT = "sqlite:///assistant.db"
-
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if wanted:
@@ -44,7 +36,7 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 @app.callback()
 def _app(
     *,
-    version: Annotated[  # noqa: ARG001 - the callback has answered already
+    version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,
@@ -141,6 +133,23 @@ def check(*, database: Database = DEFAULT, json: Json = False) -> None:
     _look("check", database, json=json)
 
 
+@db.command(epilog=HELP)
+def sql(
+    *,
+    grants: Annotated[
+        bool, typer.Option("--grants", help="Print the Postgres roles' grants instead.")
+    ] = False,
+) -> None:
+    """Print the SQL of the upgrade for Postgres, to be read or run by hand."""
+
+    def body(screen: Screen) -> ExitCode:
+        from engine_assistant.cli import db as commands
+
+        return commands.sql(screen, grants=grants)
+
+    end(body, json=False)
+
+
 def _look(command: str, database: str, *, json: bool) -> None:
     def body(screen: Screen) -> ExitCode:
         from engine_assistant.cli import db as commands
@@ -149,3 +158,6 @@ def _look(command: str, database: str, *, json: bool) -> None:
         return act[command](screen, database)
 
     end(body, json=json)
+
+
+record.add_to(app)

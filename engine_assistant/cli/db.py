@@ -1,12 +1,14 @@
 """`engine-assistant db`: the tables, and at which revision they stand."""
 
+from rich.text import Text
+
 from engine_assistant import Internal, migrate
 from engine_assistant.cli.database import absent_file, opened, shown
 from engine_assistant.cli.database import current as revision_of
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.screen import Screen
 
-__all__ = ["check", "current", "upgrade"]
+__all__ = ["check", "current", "sql", "upgrade"]
 
 
 def upgrade(screen: Screen, url: str) -> ExitCode:
@@ -49,6 +51,13 @@ def check(screen: Screen, url: str) -> ExitCode:
         screen.data({"ok": True, "database": shown(url), "current": migrate.head()})
     else:
         screen.say(f"Good: the tables are at {migrate.head()}.")
+    return ExitCode.GOOD
+
+
+def sql(screen: Screen, *, grants: bool) -> ExitCode:
+    """Print SQL for Postgres: every migration from nothing, or the roles' grants."""
+    text = migrate.grants_sql() if grants else migrate.upgrade_sql()
+    screen.out.print(Text(text.rstrip()))
     return ExitCode.GOOD
 
 

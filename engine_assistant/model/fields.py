@@ -1,11 +1,13 @@
 """The types of single fields: how long, how deep, in what form. Commands and events share them."""
 
+from datetime import datetime
 from typing import Annotated, Final, cast
 
 from pydantic import (
     AfterValidator,
     Field,
     JsonValue,
+    PlainSerializer,
     PlainValidator,
     ValidationInfo,
     WithJsonSchema,
@@ -13,7 +15,7 @@ from pydantic import (
 
 from engine_assistant.model.codec import check_json
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.times import from_text
+from engine_assistant.model.times import from_text, to_text
 
 __all__ = [
     "MAX_INTEGER",
@@ -27,6 +29,7 @@ __all__ = [
     "Natural",
     "Reason",
     "Sha256",
+    "Time",
     "Title",
     "bounds_of",
     "stored_bytes",
@@ -97,6 +100,13 @@ Json = Annotated[JsonValue, PlainValidator(_json), WithJsonSchema({})]
 
 Moment = Annotated[str, Field(strict=True), AfterValidator(_moment)]
 """A time as text, `YYYY-MM-DDTHH:MM:SS.mmmZ`, kept verbatim because digests bind it."""
+
+Time = Annotated[
+    datetime,
+    PlainSerializer(to_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""An aware UTC time; in JSON the 24 bytes that events carry."""
 
 Sha256 = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{64}$")]
 Flag = Annotated[bool, Field(strict=True)]

@@ -6,6 +6,8 @@ from typing import ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from engine_assistant.model.fields import Time
+
 __all__ = ["Part", "Recorded", "Writer", "recorded"]
 
 
@@ -38,7 +40,7 @@ class Recorded(Part):
 
     seq: int = 0
     turn: int = 0
-    at: datetime | None = None
+    at: Time | None = None
 
 
 _RECORD: Final = frozenset({"seq", "turn", "at"})

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from engine_assistant.model.events import Event
-from engine_assistant.model.fields import Json
+from engine_assistant.model.fields import Json, Time
 from engine_assistant.model.machines import (
     ApprovalState,
     CallState,
@@ -40,6 +39,7 @@ __all__ = [
     "Runnable",
     "Say",
     "Settled",
+    "Surveyed",
     "Thread",
     "View",
 ]
@@ -71,9 +71,19 @@ class Thread(View):
     turn_state: TurnState
     turn: int
     last_seq: int
-    created_at: datetime
-    last_active_at: datetime
-    closed_at: datetime | None
+    created_at: Time
+    last_active_at: Time
+    closed_at: Time | None
+
+
+class Surveyed(Thread):
+    """A thread as whoever operates the database sees it: of any tenant, with its lease."""
+
+    tenant_id: str
+    run_id: str | None
+    fence: int
+    lease_until: Time | None
+    next_deadline: Time | None
 
 
 class EventPage(View):
@@ -99,7 +109,7 @@ class Interrupt(View):
     """Whether the turn ended now; if not, since when its run is asked to stop."""
 
     ended: bool
-    requested_at: datetime | None = None
+    requested_at: Time | None = None
 
 
 class Decision(View):
@@ -117,7 +127,7 @@ class Say(View):
     state: ApprovalState
     nonce: str
     digest: str
-    decided_at: datetime | None
+    decided_at: Time | None
     decided_seq: int | None
     channel: str | None
     reason: str | None
@@ -145,10 +155,10 @@ class CallView(View):
     approvals: tuple[Say, ...]
     claimed_fence: int | None
     claimed_attempt: int | None
-    claimed_at: datetime | None
+    claimed_at: Time | None
     result: Mapping[str, Json] | None
-    created_at: datetime
-    updated_at: datetime
+    created_at: Time
+    updated_at: Time
 
 
 class ApprovalView(View):
@@ -169,7 +179,7 @@ class ApprovalView(View):
     digest: str
     state: ApprovalState
     call_state: CallState
-    decided_at: datetime | None
+    decided_at: Time | None
     decided_seq: int | None
     channel: str | None
     reason: str | None
@@ -196,14 +206,14 @@ class Lease(View):
     run_id: str
     fence: int
     took_over: bool
-    lease_until: datetime
+    lease_until: Time
 
 
 class Beat(View):
     """The lease was renewed. `interrupt_requested`: the person asked this run to stop."""
 
     interrupt_requested: bool
-    lease_until: datetime
+    lease_until: Time
 
 
 class Released(View):
@@ -260,7 +270,7 @@ class Runnable(View):
     thread_id: str
     turn: int
     why: str
-    since: datetime
+    since: Time
 
 
 class Failure(View):
@@ -288,7 +298,7 @@ class Milestone(View):
     n: int
     type: str
     payload: Mapping[str, Json]
-    created_at: datetime
+    created_at: Time
 
     @classmethod
     def of(cls, row: MilestoneRow) -> Self:

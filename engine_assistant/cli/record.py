@@ -1,0 +1,139 @@
+"""The commands that look at a record and act on it. With `--json`: one object a line."""
+
+from typing import Annotated
+
+import typer
+
+from engine_assistant.cli.exits import HELP, end
+from engine_assistant.cli.options import DEFAULT, Database, Json, Limit, Person, Tenant
+
+__all__ = ["add_to"]
+
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The id of a thread.")]
+Call = Annotated[str, typer.Argument(metavar="CALL", help="The id of a call on it.")]
+Every = Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask again.")]
+Why = Annotated[str | None, typer.Option(help="Recorded with the decision.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands in the order in which the help shows them."""
+    for command in (threads, show, tail, approvals, approve, deny, runs, relay):
+        app.command(epilog=HELP)(command)
+
+
+def threads(
+    *, tenant: Tenant = None, limit: Limit = 100, database: Database = DEFAULT, json: Json = False
+) -> None:
+    """List threads."""
+    from engine_assistant.cli.look import threads as look
+
+    end(lambda screen: look.threads(screen, database, tenant=tenant, limit=limit), json=json)
+
+
+def runs(
+    *, tenant: Tenant = None, limit: Limit = 100, database: Database = DEFAULT, json: Json = False
+) -> None:
+    """List threads whose turn is not at rest, and who holds the lease."""
+    from engine_assistant.cli.look import threads as look
+
+    end(lambda screen: look.runs(screen, database, tenant=tenant, limit=limit), json=json)
+
+
+def show(
+    *, thread: Thread, tenant: Tenant = None, database: Database = DEFAULT, json: Json = False
+) -> None:
+    """Show a thread: the conversation, its calls, and the numbered timeline."""
+    from engine_assistant.cli.look import show as look
+
+    end(lambda screen: look.show(screen, database, thread, tenant=tenant), json=json)
+
+
+def tail(
+    *,
+    thread: Thread,
+    tenant: Tenant = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="Start after this number.", show_default="the last ten"),
+    ] = None,
+    every: Every = 0.5,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Follow a thread live, until it is closed or Ctrl-C."""
+    from engine_assistant.cli.look import show as look
+
+    end(
+        lambda screen: look.tail(screen, database, thread, tenant=tenant, after=after, every=every),
+        json=json,
+    )
+
+
+def approvals(
+    *,
+    person: Person,
+    tenant: Annotated[str, typer.Option(help="The tenant of the person.")],
+    state: Annotated[
+        str, typer.Option(help="pending, approved, denied, expired, superseded, cancelled, all.")
+    ] = "pending",
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """List what waits for a person, across threads."""
+    from engine_assistant.cli.look import approvals as look
+
+    wanted = None if state == "all" else state
+    end(
+        lambda screen: look.approvals(screen, database, tenant=tenant, person=person, state=wanted),
+        json=json,
+    )
+
+
+def approve(
+    *,
+    thread: Thread,
+    call: Call,
+    person: Person,
+    tenant: Tenant = None,
+    reason: Why = None,
+    yes: Yes = False,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Show what would run, and approve exactly that."""
+    from engine_assistant.cli.look import approvals as look
+
+    answer = look.Answer(thread, call, tenant, person, approved=True, reason=reason, sure=yes)
+    end(lambda screen: look.answer(screen, database, answer), json=json)
+
+
+def deny(
+    *,
+    thread: Thread,
+    call: Call,
+    person: Person,
+    tenant: Tenant = None,
+    reason: Why = None,
+    yes: Yes = False,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Show what would run, and deny it."""
+    from engine_assistant.cli.look import approvals as look
+
+    answer = look.Answer(thread, call, tenant, person, approved=False, reason=reason, sure=yes)
+    end(lambda screen: look.answer(screen, database, answer), json=json)
+
+
+def relay(
+    *,
+    to: Annotated[str, typer.Option(help="stdout, or an http(s) URL that takes POSTs.")] = "stdout",
+    once: Annotated[bool, typer.Option("--once", help="Stop when nothing waits.")] = False,
+    every: Every = 1.0,
+    database: Database = DEFAULT,
+) -> None:
+    """Hand milestones out, one JSON object each, in order per thread and at least once."""
+    from engine_assistant.cli.look import relay as look
+
+    end(lambda screen: look.relay(screen, database, to=to, once=once, every=every), json=False)
