@@ -13,7 +13,7 @@ from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.permissions import RUN
 from engine_assistant.model.rows import MilestoneRow
-from engine_assistant.model.views import Milestone
+from engine_assistant.model.service import Milestone
 from engine_assistant.store.database import Database
 
 __all__ = ["Caller", "Clock", "Context", "Emit"]

@@ -25,7 +25,7 @@ from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Drained, Runnable, Surveyed
+from engine_assistant.model.service import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
 from engine_assistant.store.survey import Survey
@@ -66,9 +66,17 @@ class AsyncAssistant:
         clock: Clock | None = None,
         emit: Emit | None = None,
         limits: Limits = LIMITS,
+        retry_for: float = 5.0,
     ) -> Self:
         """See `Assistant.from_url`."""
-        return cls(make_async_engine(url), schema=schema, clock=clock, emit=emit, limits=limits)
+        return cls(
+            make_async_engine(url),
+            schema=schema,
+            clock=clock,
+            emit=emit,
+            limits=limits,
+            retry_for=retry_for,
+        )
 
     async def migrate(self) -> None:
         """See `Assistant.migrate`."""

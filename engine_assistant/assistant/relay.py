@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from engine_assistant.assistant.settings import Settings
 from engine_assistant.model.errors import ValidationFailed
-from engine_assistant.model.views import Drained, Failure, Milestone
+from engine_assistant.model.service import Drained, Failure, Milestone
 from engine_assistant.store import outbox
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of

@@ -21,7 +21,7 @@ from engine_assistant.model.errors import (
     ValidationFailed,
 )
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Runnable, Surveyed
+from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.database import Database
 from engine_assistant.store.faults import translated

@@ -25,7 +25,7 @@ from engine_assistant.engines import make_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.views import Drained, Runnable, Surveyed
+from engine_assistant.model.service import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
 from engine_assistant.store.survey import Survey
@@ -82,13 +82,21 @@ class Assistant:
         clock: Clock | None = None,
         emit: Emit | None = None,
         limits: Limits = LIMITS,
+        retry_for: float = 5.0,
     ) -> Self:
         """Make a prepared engine for a URL. `?pooler=transaction` turns preparing off.
 
         Raises:
             ValidationFailed: the URL cannot be used. The message never shows the password.
         """
-        return cls(make_engine(url), schema=schema, clock=clock, emit=emit, limits=limits)
+        return cls(
+            make_engine(url),
+            schema=schema,
+            clock=clock,
+            emit=emit,
+            limits=limits,
+            retry_for=retry_for,
+        )
 
     def migrate(self) -> None:
         """Bring the tables to the newest schema: what `alembic upgrade head` does."""

@@ -1,8 +1,7 @@
 """What each operation answers: frozen models, plain data all the way down."""
 
-import json
 from collections.abc import Mapping
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,7 +14,6 @@ from engine_assistant.model.machines import (
     ThreadStatus,
     TurnState,
 )
-from engine_assistant.model.rows import MilestoneRow
 
 __all__ = [
     "Appended",
@@ -24,22 +22,17 @@ __all__ = [
     "CallView",
     "Claim",
     "Decision",
-    "Drained",
     "EventPage",
-    "Failure",
     "File",
     "Interrupt",
     "Lease",
     "MessageReceipt",
-    "Milestone",
     "Page",
     "Released",
     "Request",
     "Requested",
-    "Runnable",
     "Say",
     "Settled",
-    "Surveyed",
     "Thread",
     "View",
 ]
@@ -74,16 +67,6 @@ class Thread(View):
     created_at: Time
     last_active_at: Time
     closed_at: Time | None
-
-
-class Surveyed(Thread):
-    """A thread as whoever operates the database sees it: of any tenant, with its lease."""
-
-    tenant_id: str
-    run_id: str | None
-    fence: int
-    lease_until: Time | None
-    next_deadline: Time | None
 
 
 class EventPage(View):
@@ -261,53 +244,3 @@ class Settled(View):
     state: CallState
     seq: int | None
     duplicate: bool = False
-
-
-class Runnable(View):
-    """A thread that a run should pick up, why, and since when."""
-
-    tenant: str
-    thread_id: str
-    turn: int
-    why: str
-    since: Time
-
-
-class Failure(View):
-    """A milestone that the handler did not take; its thread waits and is tried again."""
-
-    tenant: str
-    thread_id: str
-    n: int
-    error: str
-    attempts: int
-
-
-class Drained(View):
-    """What one pass over the outbox did."""
-
-    handed_out: int
-    failures: tuple[Failure, ...]
-
-
-class Milestone(View):
-    """One fact for the rest of the platform, numbered per thread."""
-
-    tenant_id: str
-    thread_id: str
-    n: int
-    type: str
-    payload: Mapping[str, Json]
-    created_at: Time
-
-    @classmethod
-    def of(cls, row: MilestoneRow) -> Self:
-        """Read a stored milestone."""
-        return cls(
-            tenant_id=row.tenant_id,
-            thread_id=row.thread_id,
-            n=row.n,
-            type=row.type,
-            payload=json.loads(row.payload),
-            created_at=row.created_at,
-        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, cast
 
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import ValidationFailed
@@ -12,7 +12,7 @@ from engine_assistant.operations.operation import Operation
 
 __all__ = ["OPERATIONS", "named_input", "named_operation"]
 
-_ALL: Final[tuple[Operation[Any, Any], ...]] = (
+_ALL: Final = (
     threads.CREATE_THREAD,
     threads.GET_THREAD,
     threads.LIST_THREADS,
@@ -35,8 +35,8 @@ _ALL: Final[tuple[Operation[Any, Any], ...]] = (
     calls.LIST_CALLS,
 )
 
-OPERATIONS: Final[Mapping[str, Operation[Any, Any]]] = MappingProxyType(
-    {operation.name: operation for operation in _ALL}
+OPERATIONS: Final[Mapping[str, Operation[Command, View]]] = MappingProxyType(
+    {operation.name: cast("Operation[Command, View]", operation) for operation in _ALL}
 )
 """The gated operations. `OPERATIONS[name].within(ctx, command)` is the same body ungated."""
 

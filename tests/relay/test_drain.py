@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from engine_assistant import RUN, USE, Assistant, Caller, ValidationFailed
-from engine_assistant.model.views import Milestone
+from engine_assistant.model.service import Milestone
 from engine_assistant.store.tables import outbox
 from tests.rig.races import Worker
 

@@ -5,7 +5,7 @@ of the thread's own tenant, and as a person only where a person decides.
 """
 
 from engine_assistant import AUDIT, USE, Assistant, Caller, NotFound, ValidationFailed
-from engine_assistant.model.views import Surveyed
+from engine_assistant.model.service import Surveyed
 
 __all__ = ["auditor", "located"]
 

@@ -11,7 +11,7 @@ from engine_assistant import ValidationFailed
 from engine_assistant.cli.database import opened
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.screen import Screen
-from engine_assistant.model.views import Milestone
+from engine_assistant.model.service import Milestone
 
 __all__ = ["relay"]
 

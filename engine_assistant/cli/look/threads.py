@@ -8,7 +8,7 @@ from engine_assistant import Assistant
 from engine_assistant.cli.database import opened
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.screen import Screen, printable
-from engine_assistant.model.views import Surveyed
+from engine_assistant.model.service import Surveyed
 
 __all__ = ["runs", "threads"]
 
