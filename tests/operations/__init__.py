@@ -1,0 +1,1 @@
+"""What each operation promises, refuses and costs."""
