@@ -49,6 +49,13 @@ class Dialect(Protocol):
             ValidationFailed: the connection commits by itself, so that a lock would not last.
         """
 
+    def begin_snapshot(self, db: Database) -> None:
+        """Make sure that what follows is one transaction in which all reads see one moment.
+
+        Raises:
+            ValidationFailed: the connection's transactions do not.
+        """
+
     def lock(
         self, db: Database, where: Sequence[sa.ColumnElement[bool]]
     ) -> tuple[Sequence[object], datetime] | None:

@@ -21,6 +21,8 @@ __all__ = ["POSTGRES"]
 _SEPARATOR: Final = "\n"
 """JSON escapes control characters, so no body and no type holds one."""
 
+_ONE_MOMENT: Final = ("repeatable read", "serializable")
+
 # Never rounded: a rounded clock could stand before an expiry that has passed.
 _CLOCK: Final = sa.func.date_trunc("milliseconds", sa.func.clock_timestamp(), type_=Instant())
 
@@ -158,6 +160,16 @@ class _Postgres:
             raise ValidationFailed(
                 "This connection is in autocommit, so a lock would not outlast its statement."
                 " Give the engine a connection inside a transaction.",
+                path="connection",
+            )
+
+    def begin_snapshot(self, db: Database) -> None:
+        driver = db.connection.connection.driver_connection
+        level = str(db.rows(sa.text("SHOW transaction_isolation"))[0][0])
+        if getattr(driver, "autocommit", False) or level not in _ONE_MOMENT:
+            raise ValidationFailed(
+                "This connection does not read one snapshot. Give it the isolation level"
+                " REPEATABLE READ, as reading_engine(engine) does.",
                 path="connection",
             )
 

@@ -92,6 +92,12 @@ class _Sqlite:
             )
         db.connection.exec_driver_sql("BEGIN IMMEDIATE")
 
+    def begin_snapshot(self, db: Database) -> None:
+        driver = db.connection.connection.driver_connection
+        if driver is not None and not driver.in_transaction:
+            # A driver left to its own habit begins nothing for a read.
+            db.connection.exec_driver_sql("BEGIN")
+
     def lock(
         self, db: Database, where: Sequence[sa.ColumnElement[bool]]
     ) -> tuple[Sequence[object], datetime] | None:

@@ -1,0 +1,135 @@
+"""The life of each call, followed through the events: proposed, claimed, ended once."""
+
+import hashlib
+
+from engine_assistant.doctor.derived import Call, Derived
+from engine_assistant.doctor.findings import Code
+from engine_assistant.model import codec
+from engine_assistant.model.digests import arguments_digest
+from engine_assistant.model.events import (
+    CallClosed,
+    ExecutionClaimed,
+    ToolError,
+    ToolInput,
+    ToolOutput,
+)
+from engine_assistant.model.machines import CLOSED_BY, CallState, Trigger, TurnState
+from engine_assistant.model.milestones import MilestoneType
+
+__all__ = ["claimed", "closed", "known", "result", "tool_input"]
+
+_ENDED_WITH_RESULT = (CallState.DONE, CallState.FAILED)
+
+
+def known(derived: Derived, call_id: str, seq: int) -> Call | None:
+    """Return the call that an event speaks of, and note when it was never proposed."""
+    call = derived.calls.get(call_id)
+    if call is None:
+        derived.notes.add(
+            Code.CALL_MOVE, f"event {seq}", "It speaks of a call that was never proposed."
+        )
+    return call
+
+
+def refused(derived: Derived, call: Call, seq: int, code: Code = Code.CALL_MOVE) -> None:
+    """Note an event that the call's state does not admit."""
+    derived.notes.add(
+        code, f"event {seq}", f"It cannot happen to call {call.call_id} while {call.state.value}."
+    )
+
+
+def tool_input(derived: Derived, event: ToolInput, seq: int, at: str) -> None:
+    """Open a call, or propose it anew while it still runs."""
+    call = derived.calls.get(event.call_id)
+    if call is None:
+        call = Call(
+            call_id=event.call_id,
+            turn=derived.turn,
+            step=event.step,
+            tool=event.tool,
+            state=CallState.RUNNING,
+            provider_call_id=None,
+            input_seq=seq,
+            input_digest="",
+            created_at=at,
+            updated_at=at,
+        )
+        derived.calls[call.call_id] = derived.open_calls[call.call_id] = call
+    elif call.tool != event.tool or not derived.move(call, Trigger.TOOL_INPUT, at):
+        refused(derived, call, seq)
+        return
+    call.step = event.step
+    call.provider_call_id = event.provider_call_id
+    call.input_seq = seq
+    call.input_digest = arguments_digest(event.input)
+
+
+def claimed(derived: Derived, event: ExecutionClaimed, seq: int, at: str) -> None:
+    """Give the call to one run: once, in time, and with enough approvals."""
+    derived.claims.append((seq, event.fence, event.run_id))
+    call = known(derived, event.call_id, seq)
+    if call is None:
+        return
+    notes, where = derived.notes, f"event {seq}"
+    if call.required is None or call.approved_by() < call.required:
+        notes.add(Code.CLAIM, where, "Fewer people approved than the request requires.")
+    if event.version != call.version:
+        notes.add(Code.CLAIM, where, "It claims another version than was approved.")
+    if event.request_digest != call.request_digest:
+        notes.add(Code.DIGEST, where, "Its digest is not that of the request.")
+    if call.expires_at is not None and at >= call.expires_at:
+        notes.add(Code.EXPIRY, where, "The approval had run out.")
+    if not derived.move(call, Trigger.CLAIM, at):
+        refused(derived, call, seq, Code.CLAIM)
+        return
+    call.claimed_fence = event.fence
+    call.claimed_attempt = event.attempt
+    call.claimed_at = at
+
+
+def result(derived: Derived, event: ToolOutput | ToolError, seq: int, at: str) -> None:
+    """End a call with what its tool returned, or with how it failed."""
+    call = known(derived, event.call_id, seq)
+    if call is None:
+        return
+    if isinstance(event, ToolOutput):
+        trigger = Trigger.LATE_OUTPUT if event.late else Trigger.OUTPUT
+        kept = codec.dumps({"output": event.output})
+    else:
+        trigger = Trigger.LATE_ERROR if event.late else Trigger.ERROR
+        kept = codec.dumps({"error": {"code": event.code, "message": event.message}})
+    before, expires_at = call.state, call.expires_at
+    if not derived.move(call, trigger, at):
+        again = call.state in _ENDED_WITH_RESULT
+        refused(derived, call, seq, Code.RESULT if again else Code.CALL_MOVE)
+        return
+    if before is CallState.APPROVED and expires_at is not None and at >= expires_at:
+        derived.notes.add(Code.EXPIRY, f"event {seq}", "The call had lapsed, it did not fail.")
+    call.result = hashlib.sha256(kept.encode()).hexdigest()
+
+
+def closed(derived: Derived, event: CallClosed, seq: int, at: str) -> None:
+    """End a call without a result."""
+    call = known(derived, event.call_id, seq)
+    if call is None:
+        return
+    trigger = CLOSED_BY.get(event.state)
+    if trigger is None or not derived.move(call, trigger, at):
+        refused(derived, call, seq)
+        return
+    early = call.expires_at is None or at < call.expires_at
+    if event.state is CallState.EXPIRED and early:
+        derived.notes.add(Code.EXPIRY, f"event {seq}", "The call had not run out yet.")
+    call.end_says(trigger)
+    derived.milestones.expect(
+        MilestoneType.CALL_CLOSED,
+        at,
+        call_id=call.call_id,
+        tool=call.tool,
+        state=event.state.value,
+        why=event.why,
+    )
+    if derived.turn_state is TurnState.AWAITING and not derived.waiting():
+        # Nobody can answer any more, so the turn goes on.
+        derived.let_go = (seq, at)
+        derived.reopen(at)

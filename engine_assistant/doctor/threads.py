@@ -1,0 +1,159 @@
+"""The thread row, its runs and its last batch, compared with the events."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from engine_assistant.doctor.derived import Derived
+from engine_assistant.doctor.findings import Code, Notes
+from engine_assistant.doctor.reading import Columns, StoredEvent
+from engine_assistant.doctor.rows import differing
+from engine_assistant.model.events import CallClosed, Known
+from engine_assistant.model.machines import RunState, ThreadStatus, TurnState
+from engine_assistant.model.times import from_text, to_text
+
+__all__ = ["Batch", "check_runs", "check_thread"]
+
+_LEASE: Final = ("run_id", "lease_until", "stale_after")
+_LONGEST_LEASE: Final = 3600
+
+
+def check_thread(derived: Derived, row: Columns) -> None:
+    """Compare the thread row with the events."""
+    notes = derived.notes
+    if row["last_seq"] != derived.last_seq:
+        message = f"The head is {row['last_seq']}; the newest event is {derived.last_seq}."
+        notes.add(Code.HEAD, "thread", message)
+    expected: dict[str, object] = {
+        "turn": derived.turn,
+        "turn_state": derived.turn_state.value,
+        "open_since": derived.open_since,
+        "next_deadline": _deadline(derived),
+        "last_active_at": derived.last_active_at,
+    }
+    names = differing(row, expected)
+    if names:
+        notes.add(Code.THREAD_ROW, "thread", f"The row differs from the events in: {names}.")
+    if row["interrupt_requested_at"] is not None and row["turn_state"] != TurnState.OPEN:
+        notes.add(Code.THREAD_ROW, "thread", "A run is asked to stop, and no turn is open.")
+    if (row["status"] == ThreadStatus.CLOSED) != (row["closed_at"] is not None):
+        notes.add(Code.THREAD_ROW, "thread", "Its status and the time of its closing disagree.")
+    if row["status"] not in tuple(ThreadStatus):
+        notes.add(Code.THREAD_ROW, "thread", "Its status is none that there is.")
+    _check_lease(notes, row)
+
+
+def _deadline(derived: Derived) -> str | None:
+    """Return until when a waiting turn waits."""
+    if derived.turn_state is not TurnState.AWAITING:
+        return None
+    deadlines = [call.expires_at for call in derived.waiting() if call.expires_at is not None]
+    return max(deadlines, default=None)
+
+
+def _check_lease(notes: Notes, row: Columns) -> None:
+    held = [row[name] is not None for name in _LEASE]
+    if any(held) != all(held):
+        notes.add(Code.LEASE, "thread", "The lease is there only in part.")
+    if not any(held):
+        return
+    if row["turn_state"] == TurnState.IDLE or row["status"] != ThreadStatus.OPEN:
+        notes.add(Code.LEASE, "thread", "There is a lease, and no turn that it could be for.")
+    seconds, until = row["stale_after"], row["lease_until"]
+    if not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_LEASE:
+        notes.add(Code.LEASE, "thread", "The lease is of a length that none has.")
+    if until is not None and not _is_time(until):
+        notes.add(Code.LEASE, "thread", "The time until which the lease runs cannot be read.")
+
+
+def _is_time(text: object) -> bool:
+    try:
+        return isinstance(text, str) and to_text(from_text(text)) == text
+    except ValueError:
+        return False
+
+
+def check_runs(derived: Derived, thread: Columns, rows: Iterable[Columns]) -> dict[int, str]:
+    """Check the runs of a thread against its lease; return who held which fence."""
+    notes = derived.notes
+    held: dict[int, str] = {}
+    finished: Counter[object] = Counter()
+    leased = False
+    for row in rows:
+        fence = row["fence"] if isinstance(row["fence"], int) else 0
+        held[fence] = str(row["run_id"])
+        if row["state"] == RunState.RUNNING:
+            leased = leased or (fence, row["run_id"]) == (thread["fence"], thread["run_id"])
+        if row["state"] == RunState.FINISHED:
+            finished[row["ended_at"]] += 1
+        wrong = _wrong(row, thread, fence)
+        if wrong is not None:
+            notes.add(Code.RUN, f"run {fence}", wrong)
+    if thread["run_id"] is not None and not leased:
+        notes.add(Code.LEASE, "thread", "There is a lease, and no running run that holds it.")
+    # A run finishes with the event that rests its turn, and each such event is of one run.
+    for at in {*finished, *derived.own_rests}:
+        if not derived.own_rests[str(at)] <= finished[at] <= derived.rests[str(at)]:
+            message = f"The runs finished at {at} are not those whose events rested a turn then."
+            notes.add(Code.RUN, "thread", message)
+    return held
+
+
+def _wrong(row: Columns, thread: Columns, fence: int) -> str | None:
+    """Return what cannot be true of a run, or None."""
+    state = row["state"]
+    if state not in tuple(RunState):
+        return "Its state is none that there is."
+    top = thread["fence"]
+    if not isinstance(top, int) or not 1 <= fence <= top:
+        return "Its fence is above the thread's."
+    if state == RunState.RUNNING:
+        if (fence, row["run_id"]) != (top, thread["run_id"]):
+            return "It runs, and does not hold the lease."
+        return "It runs, and has ended." if row["ended_at"] is not None else None
+    if row["ended_at"] is None:
+        return "It has ended, and nobody knows when."
+    if state == RunState.CLOSED and row["ended_at"] != thread["closed_at"]:
+        return "It was ended by a closing that there was not."
+    return None
+
+
+class Batch:
+    """The last numbered batch, digested again while its events come by."""
+
+    def __init__(self, row: Columns) -> None:
+        """Look at what the thread row says of it."""
+        self._row = row
+        first, last = row["batch_first_seq"], row["batch_last_seq"]
+        self._range = range(0)
+        if isinstance(first, int) and isinstance(last, int):
+            self._range = range(first, last + 1)
+        self._bodies = hashlib.sha256()
+        self._digested = False
+        self._replaced = False
+
+    def take(self, stored: StoredEvent, event: Known | None) -> None:
+        """Digest an event that is in the batch. Closings are the engine's, not the batch's."""
+        if stored.seq not in self._range:
+            return
+        if isinstance(event, CallClosed):
+            # An error of a lapsed call is not kept: the call is closed as expired in its place.
+            self._replaced = True
+            return
+        separator = "\n" if self._digested else ""
+        self._bodies.update((separator + str(stored.body)).encode())
+        self._digested = True
+
+    def check(self, notes: Notes, last_seq: int) -> None:
+        """Compare what was seen with the thread row."""
+        row = self._row
+        known = [row[name] for name in ("batch_digest", "batch_first_seq", "batch_last_seq")]
+        if row["last_batch"] == 0:
+            if known != [None, None, None]:
+                notes.add(Code.BATCH, "thread", "There was no batch, and yet it is described.")
+            return
+        if None in known or not self._range or self._range.stop > last_seq + 1:
+            notes.add(Code.BATCH, "thread", "The last batch is not described by its numbers.")
+        elif not self._replaced and self._bodies.hexdigest() != row["batch_digest"]:
+            notes.add(Code.BATCH, "thread", "The last batch has another digest than its events.")

@@ -1,0 +1,132 @@
+"""Turns: which event may stand where, and when somebody may speak.
+
+A turn begins with a message and its turn-start. While it is open everything but a message may
+come. While it waits for people only they, a request asked again, and the end of a call may. When
+it rests nothing may come but the next message, and the late result of a call.
+"""
+
+from engine_assistant.doctor.derived import Derived, Message
+from engine_assistant.doctor.findings import Code
+from engine_assistant.model.digests import arguments_digest
+from engine_assistant.model.events import (
+    STREAM_VERSION,
+    ApprovalRequest,
+    ApprovalResolved,
+    CallClosed,
+    Known,
+    ToolError,
+    ToolOutput,
+    TurnError,
+    TurnFinish,
+    TurnStart,
+    UserMessage,
+)
+from engine_assistant.model.machines import CallState, TurnState
+from engine_assistant.model.milestones import MilestoneType
+
+__all__ = ["admit", "end", "rest", "turn_start", "user_message"]
+
+
+def admit(derived: Derived, event: Known, seq: int, at: str) -> None:
+    """Note an event that may not stand where it stands."""
+    if derived.starting is not None and not isinstance(event, TurnStart):
+        derived.starting = None
+        derived.notes.add(Code.ORDER, f"event {seq}", "A turn-start must follow a message.")
+    if not _admits(derived, event, seq, at):
+        state = derived.turn_state.value
+        derived.notes.add(
+            Code.ORDER,
+            f"event {seq}",
+            f"No {event.type} may stand here, where the turn is {state}.",
+        )
+
+
+def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
+    state = derived.turn_state
+    match event:
+        case TurnStart():
+            return derived.starting is not None
+        case UserMessage():
+            # The closings that let a waiting turn go are of the same moment as the message.
+            return state is TurnState.IDLE or derived.let_go == (seq - 1, at)
+        case ToolOutput() | ToolError() if event.late:
+            return True
+    if state is TurnState.AWAITING:
+        match event:
+            case ApprovalResolved() | CallClosed():
+                return True
+            case ApprovalRequest():
+                call = derived.calls.get(event.call_id)
+                waits = call is not None and call.state is CallState.AWAITING
+                return event.reissue and waits
+    return state is TurnState.OPEN
+
+
+def user_message(derived: Derived, event: UserMessage, seq: int, at: str) -> None:
+    """A message opens the next turn."""
+    _leave_none_open(derived, seq)
+    derived.turn += 1
+    derived.turn_state = TurnState.OPEN
+    derived.open_since = at
+    derived.last_active_at = max(derived.last_active_at, at)
+    files = None if event.files is None else [part.id for part in event.files]
+    message = Message(
+        author=event.author,
+        digest=arguments_digest([event.text, files]),
+        turn=derived.turn,
+        first_seq=seq,
+    )
+    if event.input_id in derived.messages:
+        derived.notes.add(Code.INPUT_ROW, f"event {seq}", "Its input id was used before.")
+    derived.messages[event.input_id] = message
+    derived.starting = message
+
+
+def turn_start(derived: Derived, event: TurnStart, seq: int, at: str) -> None:
+    """The turn of the message before begins."""
+    if event.v != STREAM_VERSION:
+        derived.notes.add(
+            Code.STREAM_VERSION, f"event {seq}", f"It says {event.v} instead of {STREAM_VERSION}."
+        )
+    if derived.starting is not None:
+        derived.starting.last_seq = seq
+        derived.starting = None
+        derived.milestones.expect(MilestoneType.TURN_STARTED, at, turn=derived.turn)
+
+
+def rest(derived: Derived, event: TurnFinish | TurnError, seq: int, at: str) -> None:
+    """The turn rests: for good, or until somebody answers."""
+    waits = isinstance(event, TurnFinish) and event.reason == "awaiting-approval"
+    _leave_none_open(derived, seq, besides=CallState.AWAITING if waits else None)
+    if waits and not derived.waiting():
+        derived.notes.add(Code.ORDER, f"event {seq}", "It waits, and no call waits for approval.")
+    derived.turn_state = TurnState.AWAITING if waits else TurnState.IDLE
+    derived.open_since = None
+    derived.last_active_at = max(derived.last_active_at, at)
+    derived.rests[at] += 1
+    if isinstance(event, TurnError):
+        derived.own_rests[at] += 1
+        derived.milestones.expect(MilestoneType.TURN_FAILED, at, turn=derived.turn, code=event.code)
+    else:
+        # A person, too, ends a turn as interrupted; any other reason is a run's.
+        derived.own_rests[at] += event.reason != "interrupted"
+        derived.milestones.expect(
+            MilestoneType.TURN_FINISHED, at, turn=derived.turn, reason=event.reason
+        )
+
+
+def end(derived: Derived) -> None:
+    """Note what the end of the log leaves undone."""
+    where = f"event {derived.last_seq}"
+    if derived.starting is not None:
+        derived.notes.add(Code.ORDER, where, "The log ends between a message and its turn-start.")
+    if derived.closed_at is not None and derived.turn_state is not TurnState.IDLE:
+        derived.notes.add(Code.ORDER, where, "The thread is closed, and its last turn never ended.")
+
+
+def _leave_none_open(derived: Derived, seq: int, *, besides: CallState | None = None) -> None:
+    for call in derived.open_calls.values():
+        if call.state is not besides:
+            derived.notes.add(
+                Code.LEFT_OPEN, call.where, f"It was {call.state.value} when event {seq} came."
+            )
