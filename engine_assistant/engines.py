@@ -120,6 +120,7 @@ def prepare_sqlite(engine: sa.Engine | AsyncEngine) -> None:
     event.listen(plain, "connect", _prepare)
     event.listen(plain, "checkout", _on_checkout)
     event.listen(plain, "begin", _begin)
+    event.listen(plain, "invalidate", _roll_back)
 
 
 # pool_size and max_overflow: exactly one, so that transactions take turns instead of mixing.
@@ -156,6 +157,27 @@ def _on_checkout(
 ) -> None:
     """Prepare what the pool had opened before the engine was prepared."""
     _prepare(dbapi, record)
+
+
+def _roll_back(
+    dbapi: DBAPIConnection,
+    record: ConnectionPoolEntry,  # noqa: ARG001 - the signature is the event's
+    error: BaseException | None,
+) -> None:
+    """Give the write lock back before the connection is closed.
+
+    Closing alone does not while a cursor lives that has not been read to its end, and those of a
+    statement that was cut short live in the frames of the error: as long as somebody keeps it.
+    """
+    try:
+        dbapi.rollback()
+    except Exception:  # noqa: BLE001, S110 - it is broken, which is why it is thrown away
+        pass
+    except BaseException:
+        # Cancelled once more. The first cancellation is being raised already, and the rollback
+        # stands in the driver's queue.
+        if error is None or isinstance(error, Exception):
+            raise
 
 
 def _begin(connection: sa.Connection) -> None:
