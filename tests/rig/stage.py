@@ -93,9 +93,11 @@ class Stage:
 
     engine: sa.Engine
     clock: Clock = field(default_factory=Clock)
+    real_time: bool = False
+    """Take the database's clock instead. The append of plain events is one statement only so."""
 
     def __post_init__(self) -> None:
-        self.assistant = Assistant(self.engine, clock=self.clock)
+        self.assistant = Assistant(self.engine, clock=None if self.real_time else self.clock)
         self.me = self.assistant.acting_as(ALICE)
         self.bob = self.assistant.acting_as(BOB)
         self.bot = self.assistant.acting_as(ROBOT)
