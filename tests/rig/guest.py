@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -228,15 +229,14 @@ def assert_nothing_is_held(url: str) -> None:
         engine.dispose()
 
 
-def python(code: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, *flags: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a process and an environment of its own."""
-    import os
-
     mine = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
         [sys.executable, *flags, "-c", code],
         cwd=ROOT,
         env=mine | {"PYTHONPATH": str(ROOT)} | env,
+        input=given,
         capture_output=True,
         text=True,
         check=False,
