@@ -31,7 +31,7 @@ from engine_assistant.rules import batches
 from engine_assistant.store import pages
 from engine_assistant.store.dialect import Appendable, Appending
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.pages import EventsRead
+from engine_assistant.store.pages import EventsRead, StoredEvent
 from engine_assistant.store.reads import find_thread
 from engine_assistant.store.writes import write
 
@@ -156,20 +156,29 @@ def _typed(read: EventsRead) -> tuple[Known | Unknown, ...]:
     """
     texts = list(_spliced(read))
     try:
-        return tuple(EVENTS.validate_json(f"[{','.join(texts)}]"))
+        events = EVENTS.validate_json(f"[{','.join(texts)}]")
     except ValidationError:
-        pass
+        events = []
+    if len(events) == len(texts) and all(map(_is_of, events, read.rows)):
+        return tuple(events)
     # One by one, because a body that is not JSON at all breaks the list around it.
-    broken = next((at for at, text in enumerate(texts) if not _can_be_read(text)), 0)
-    raise Internal("A stored event cannot be read.", seq=read.rows[broken][0])
+    pairs = zip(texts, read.rows, strict=True)
+    broken = next((row[0] for text, row in pairs if not _can_be_read(text, row)), None)
+    raise Internal("A stored event cannot be read.", seq=broken)
 
 
-def _can_be_read(text: str) -> bool:
+def _is_of(event: Known | Unknown, row: StoredEvent) -> bool:
+    """Return whether an event is what its row says: a body is one object, and no other's."""
+    seq, kind, turn, _, _ = row
+    return event.seq == seq and event.turn == turn and event.type in (kind, "unknown")
+
+
+def _can_be_read(text: str, row: StoredEvent) -> bool:
     try:
-        EVENTS.validate_json(f"[{text}]")
+        events = EVENTS.validate_json(f"[{text}]")
     except ValidationError:
         return False
-    return True
+    return len(events) == 1 and _is_of(events[0], row)
 
 
 APPEND_EVENTS: Final = Operation(

@@ -17,6 +17,7 @@ from engine_assistant.store.tables import approvals, events, threads, tool_calls
 
 __all__ = [
     "EventsRead",
+    "StoredEvent",
     "approval_page",
     "bodies_of",
     "call_page",
@@ -25,16 +26,17 @@ __all__ = [
 ]
 
 
+StoredEvent = tuple[int, str, int, str, str]
+"""(seq, type, turn, body, time as text)"""
+
+
 @dataclass(frozen=True, slots=True)
 class EventsRead:
-    """A page of events as they are stored, with the head they were read under.
-
-    `rows` are (seq, type, turn, body, time as text) in order.
-    """
+    """A page of events as they are stored, in order, with the head they were read under."""
 
     subject_id: str
     head_seq: int
-    rows: Sequence[tuple[int, str, int, str, str]]
+    rows: Sequence[StoredEvent]
 
 
 def read_events(
@@ -77,7 +79,7 @@ def read_events(
         return None
     subject, head = cast("tuple[str, int]", found[0][:2])
     rows = [row[2:] for row in found if row[2] is not None]
-    return EventsRead(subject, head, cast("list[tuple[int, str, int, str, str]]", rows))
+    return EventsRead(subject, head, cast("list[StoredEvent]", rows))
 
 
 def thread_page(
