@@ -18,6 +18,7 @@ _UNPREPARED: Final = frozenset({"26000", "42P05"})
 _GONE_CLASSES: Final = ("08", "53", "57")
 _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 _SQLITE_BUSY: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_SQLITE_MISSING: Final = ("no such ", "has no column ")
 
 _NOT_MIGRATED: Final = (
     "The engine's tables are missing or of another version."
@@ -36,7 +37,10 @@ _POOLER: Final = (
 def meaning(error: BaseException) -> AssistantError:
     """Return the typed error that a database error stands for."""
     if not isinstance(error, sqlalchemy.exc.DBAPIError):
-        return Internal("The database layer failed.", error=type(error).__name__)
+        kind = type(error).__name__
+        if isinstance(error, sqlalchemy.exc.TimeoutError):
+            return Unavailable("No connection of the pool became free. Try again.", error=kind)
+        return Internal("The database layer failed.", error=kind)
     driver = error.orig
     state = getattr(driver, "sqlstate", None)
     name = str(getattr(driver, "sqlite_errorname", "") or "")
@@ -45,8 +49,11 @@ def meaning(error: BaseException) -> AssistantError:
         return Raced("Another transaction was in the way. Roll back and try again.", **facts)
     if state in _UNPREPARED:
         return Internal(_POOLER, **facts)
-    if state in _MISSING or (name == "SQLITE_ERROR" and "no such" in str(driver)):
+    unknown_name = name == "SQLITE_ERROR" and any(part in str(driver) for part in _SQLITE_MISSING)
+    if state in _MISSING or unknown_name:
         return Internal(_NOT_MIGRATED, **facts)
+    if name.startswith("SQLITE_READONLY"):
+        return Internal("This database may only be read.", **facts)
     if (
         error.connection_invalidated
         or (state is not None and state.startswith(_GONE_CLASSES))
@@ -68,4 +75,9 @@ def translated() -> Iterator[None]:
     except sqlalchemy.exc.SQLAlchemyError as error:
         failure = meaning(error)
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        except AssistantError:
+            # A `with` is left while the driver's error is handled, so Python chains it by itself.
+            failure.__context__ = None
+            raise
