@@ -63,4 +63,6 @@ def _tell(screen: Screen, error: AssistantError) -> ExitCode:
     if isinstance(error, Unavailable):
         message = "The database did not answer. Is it running, and is the address right?"
     screen.error(f"{name}: {message}")
-    return ExitCode.UNAVAILABLE if extra or isinstance(error, Unavailable) else ExitCode.FAILED
+    if extra or isinstance(error, Unavailable):
+        return ExitCode.UNAVAILABLE
+    return ExitCode.USAGE if error.facts.get("path") == "database" else ExitCode.FAILED

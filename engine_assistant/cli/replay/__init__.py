@@ -36,7 +36,10 @@ class Order:
 
 @dataclass(slots=True)
 class Totals:
-    """What was done. All but `failed` count conversations that are recorded to their end."""
+    """What was done. All but `failed` count conversations that are recorded to their end.
+
+    `unused` are the gates that no call of these conversations went through.
+    """
 
     conversations: int = 0
     already: int = 0
@@ -45,6 +48,7 @@ class Totals:
     calls: int = 0
     gated: int = 0
     seconds: float = 0.0
+    unused: tuple[str, ...] = ()
 
     def add(self, conversation: Conversation, host: Host, *, was_missing: bool) -> None:
         """Count a conversation that is recorded."""
@@ -54,6 +58,9 @@ class Totals:
         for call in conversation.calls:
             self.calls += 1
             self.gated += host.gates(call)
+        if self.unused:
+            used = {call.tool for call in conversation.calls}
+            self.unused = tuple(name for name in self.unused if name not in used)
 
 
 def replay(screen: Screen, url: str, order: Order) -> ExitCode:
@@ -69,6 +76,8 @@ def replay(screen: Screen, url: str, order: Order) -> ExitCode:
             f"Recorded {totals.conversations} conversations{again}: {totals.messages} messages,"
             f" {totals.calls} calls, {totals.gated} of them gated, in {totals.seconds:.1f} s."
         )
+        if totals.unused:
+            screen.say(f"No call of {printable(', '.join(totals.unused))} was seen.", "yellow")
         if totals.failed:
             screen.say(f"{totals.failed} could not be recorded.", "bold red")
         screen.say(f"The record is in {shown(url)}, tenant {printable(order.tenant)}.")
@@ -85,7 +94,7 @@ def record_files(
         ValidationFailed: the tenant or the owner is no id.
     """
     host = Host.of(assistant, order.tenant, order.owner, order.gated, execute)
-    totals, began = Totals(), time.monotonic()
+    totals, began = Totals(unused=tuple(sorted(order.gated))), time.monotonic()
     with _bar(screen) as progress:
         size = sum(path.stat().st_size for path in order.files)
         task = progress.add_task("Recording", total=size, done=0)

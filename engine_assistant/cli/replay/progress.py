@@ -22,6 +22,7 @@ from engine_assistant.model.events import (
 __all__ = ["Done", "read"]
 
 _PAGE: Final = 500
+_UNRECORDED: Final = {"seq": 0, "turn": 0, "at": None}
 _DIFFERS: Final = "the record holds something else under this id"
 
 
@@ -85,7 +86,7 @@ def _turns(person: Operations, thread_id: str) -> Iterator[_Recorded]:
         elif turn is None:
             continue
         elif isinstance(event, StepStart | TextDelta | ToolInput | StepFinish | Data):
-            turn.bodies.append(body_of(event))
+            turn.bodies.append(body_of(event.model_copy(update=_UNRECORDED)))
         elif isinstance(event, TurnFinish | TurnError):
             turn.finished = event.type == "turn-error" or event.reason != "awaiting-approval"
     if turn is not None:

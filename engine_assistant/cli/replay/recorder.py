@@ -32,12 +32,11 @@ def record(host: Host, conversation: Conversation) -> bool:
     person = host.assistant.acting_as(host.owner)
     thread = person.create_thread(title=conversation.id, key=conversation.id)
     done = read(person, thread.id, conversation) if thread.last_seq else []
-    writer = _Writer(host, person, thread.id, conversation.id)
+    writer = _Writer(host, person, thread.id, conversation)
     missing = False
-    for number, turn in enumerate(conversation.turns):
-        here = done[number] if number < len(done) else None
-        if here is None or not here.finished:
-            writer.write(turn, here)
+    for number in range(len(conversation.turns)):
+        if number >= len(done) or not done[number].finished:
+            writer.write(number, begun=number < len(done))
             missing = True
     return missing
 
@@ -45,37 +44,56 @@ def record(host: Host, conversation: Conversation) -> bool:
 class _Writer:
     """Writes the turns of one thread, under one lease after the other."""
 
-    def __init__(self, host: Host, person: Operations, thread_id: str, name: str) -> None:
+    def __init__(
+        self, host: Host, person: Operations, thread_id: str, conversation: Conversation
+    ) -> None:
         self._host = host
         self._person = person
         self._process = host.assistant.acting_as(host.process)
         self._thread_id = thread_id
-        self._name = name
+        self._conversation = conversation
         self._fence = 0
         self._batch = 0
 
-    def write(self, turn: Turn, done: Done | None) -> None:
+    def write(self, number: int, *, begun: bool) -> None:
         """Write a turn from the person's message on, or what is missing of it."""
-        if done is None:
-            self._person.send_message(thread_id=self._thread_id, text=turn.text, key=turn.key)
-        else:
-            self._approve_all()
+        turn = self._conversation.turns[number]
+        last_seq = None if begun else self._say(turn)
         self._acquire()
-        begun = 0 if done is None else done.entries
-        for entry in turn.entries[:begun]:
+        done = self._done(number, last_seq)
+        if done.finished:
+            return
+        for entry in turn.entries[: done.entries]:
             self._settle(entry)
-        rest = turn.entries[begun:]
+        rest = turn.entries[done.entries :]
         finish = TurnFinish(reason=turn.reason)
-        for number, entry in enumerate(rest, 1):
-            last = number == len(rest) and not entry.calls
+        for left, entry in zip(range(len(rest) - 1, -1, -1), rest, strict=True):
+            last = left == 0 and not entry.calls
             self._propose(entry, [finish] if last else [])
             self._bring_results(entry)
         if not rest or rest[-1].calls:
             self._append([finish])
 
+    def _say(self, turn: Turn) -> int | None:
+        """Send the person's message; return the number the log then ends with, if it was new."""
+        receipt = self._person.send_message(thread_id=self._thread_id, text=turn.text, key=turn.key)
+        return None if receipt.duplicate else receipt.last_seq
+
+    def _done(self, number: int, last_seq: int | None) -> Done:
+        """Return what is recorded of the turn now that nobody else can write.
+
+        Read before the lease was taken it could be short of what another replay wrote meanwhile.
+        """
+        if last_seq is not None:
+            page = self._person.read_events(thread_id=self._thread_id, last=1)
+            if page.head_seq == last_seq:
+                return Done()
+        self._approve_all()
+        return read(self._person, self._thread_id, self._conversation)[number]
+
     def _acquire(self) -> None:
-        # One run id for every replay: after a kill the lease is taken at once, and a process that
-        # was thought dead and still writes is fenced.
+        # One run id for every replay: after a kill the lease is taken at once, and whoever was
+        # thought dead and still writes is fenced.
         lease = self._process.acquire_run(thread_id=self._thread_id, run_id=RUN_ID)
         self._fence, self._batch = lease.fence, 0
 
@@ -158,7 +176,7 @@ class _Writer:
             input=call.input,
             attempt=1,
         )
-        output = self._host.execute(self._name, call)
+        output = self._host.execute(self._conversation.id, call)
         self._append([ToolOutput(call_id=call.call_id, output=output)])
 
     def _settle(self, entry: Entry) -> None:
