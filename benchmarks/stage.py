@@ -1,0 +1,64 @@
+"""The stage of a benchmark: the engine over one database, and threads whose turn is open."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from engine_assistant import RUN, USE, Assistant, Caller, Operations
+
+__all__ = ["BODY_BYTES", "TENANT", "Stage", "Talk", "deltas"]
+
+TENANT: Final = "acme"
+BODY_BYTES: Final = 199
+_FRAME: Final = '{"text":"","type":"text-delta"}'
+_FILL: Final = 128
+
+_ALICE: Final = Caller(tenant=TENANT, principal="usr_alice", permissions={USE})
+_ROBOT: Final = Caller(tenant=TENANT, principal="sys_robot", permissions={RUN}, system=True)
+
+
+def deltas(count: int) -> list[dict[str, object]]:
+    """Answer events whose stored bodies have 199 bytes, as a host gives them."""
+    text = ("A piece of an answer, neither short nor long. " * 5)[: BODY_BYTES - len(_FRAME)]
+    return [{"type": "text-delta", "text": text} for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A thread whose turn is open, and the lease of the run that writes it."""
+
+    thread_id: str
+    run_id: str
+    fence: int
+
+
+class Stage:
+    """The engine over one database, for a person and for a run."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        """Bring the tables in."""
+        self.engine = engine
+        self.assistant = Assistant(engine)
+        self.assistant.migrate()
+        self.person: Operations = self.assistant.acting_as(_ALICE)
+        self.run: Operations = self.assistant.acting_as(_ROBOT)
+
+    def talk(self, history: int = 0) -> Talk:
+        """Open a turn in a new thread, and write `history` events into it."""
+        thread = self.person.create_thread()
+        self.person.send_message(thread_id=thread.id, text="Tell me everything.")
+        run_id = f"run_{secrets.token_hex(4)}"
+        lease = self.run.acquire_run(thread_id=thread.id, run_id=run_id, stale_after=300)
+        talk = Talk(thread.id, run_id, lease.fence)
+        while history > 0:
+            self.append(talk, deltas(min(history, _FILL)))
+            history -= _FILL
+        return talk
+
+    def append(self, talk: Talk, events: list[dict[str, object]]) -> None:
+        """Append a batch."""
+        self.run.append_events(
+            thread_id=talk.thread_id, run_id=talk.run_id, fence=talk.fence, events=events
+        )
