@@ -1,13 +1,11 @@
 """What README.md shows is run, and what it says in tables is compared with the code."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from engine_assistant import (
     OPERATIONS,
-    Assistant,
     AssistantError,
     Conflict,
     ConflictReason,
@@ -19,32 +17,16 @@ from engine_assistant import (
     ValidationFailed,
     migrate,
 )
+from tests.rig.pages import ROOT, URL, run_snippets, snippets
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "README.md"
+README = PAGE.read_text(encoding="utf-8")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
-URL = "sqlite:///assistant.db"
-
-
-def _snippets() -> list[tuple[int, str]]:
-    """Find each snippet with the line that it stands on."""
-    return [(README.count("\n", 0, m.start(1)), m.group(1)) for m in BLOCK.finditer(README)]
 
 
 def test_the_snippets_run_in_their_order(empty_database_url: str) -> None:
-    snippets = _snippets()
-    assert sum(URL in text for _, text in snippets) == 2, "one sync and one async use"
-    names: dict[str, object] = {"__name__": "readme"}
-    try:
-        for line, text in snippets:
-            # The line numbers of README.md, for the traceback of a snippet that fails.
-            code = "\n" * line + text.replace(URL, empty_database_url)
-            exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - it is our own page
-    finally:
-        for found in names.values():
-            if isinstance(found, Assistant):
-                found.engine.dispose()
+    assert sum(URL in text for _, text in snippets(PAGE)) == 2, "one sync and one async use"
+    run_snippets(PAGE, empty_database_url)
 
 
 def _row(name: str) -> list[str]:
@@ -72,7 +54,7 @@ def test_the_table_of_reasons_names_each_with_its_retry() -> None:
 
 
 def test_the_links_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [PAGE, *(ROOT / "docs").rglob("*.md")]
     dead = [
         f"{page.relative_to(ROOT)}: {link}"
         for page in pages
