@@ -74,6 +74,8 @@ def tool_input(draft: Draft, event: ToolInput, body: str) -> None:
     seq = draft.record(event, body)
     if call is None:
         call = _new_call(draft, event, seq)
+    else:
+        call = replace(call, state=CALL.step(Trigger.TOOL_INPUT, call.state))
     draft.put(
         replace(
             call,

@@ -35,14 +35,20 @@ _REFUSED: Final = {
 }
 
 
-def close_calls(draft: Draft, ending: Ending, why: str) -> None:
+def close_calls(draft: Draft, ending: Ending, why: str, *, lapsed: bool = True) -> None:
     """Close every open call as the closing table says, in call order.
+
+    A lapsed one becomes `expired` in its place, unless `lapsed` is False: then it is nothing
+    special.
 
     Raises:
         Conflict: the table refuses the ending itself.
     """
     row = CLOSING[ending]
     for call in draft.open_calls():
+        if lapsed and draft.has_lapsed(call):
+            _expire(draft, call)
+            continue
         outcome = row[call.state]
         if isinstance(outcome, ConflictReason):
             raise Conflict(outcome, _REFUSED[outcome], call_id=call.call_id)
@@ -72,7 +78,11 @@ def expire_lapsed(draft: Draft, *, besides: str | None = None) -> None:
     """Close every lapsed call as `expired`, except the one named."""
     for call in draft.open_calls():
         if draft.has_lapsed(call) and call.call_id != besides:
-            close_call(draft, call, CallState.EXPIRED, "lapsed")
+            _expire(draft, call)
+
+
+def _expire(draft: Draft, call: CallRow) -> None:
+    close_call(draft, call, CallState.EXPIRED, "lapsed")
 
 
 def reopen(draft: Draft, trigger: Trigger) -> None:

@@ -65,12 +65,13 @@ def acquire_run(draft: Draft, command: AcquireRun) -> Plan[Lease]:
         raise no_turn_open()
     if command.fence is not None:
         refuse_fenced(draft.thread, command.run_id, command.fence)
-    expire_lapsed(draft)
-    if not draft.waiting_calls():
-        reopen(draft, Trigger.LAPSE)
     took_over = False
     if command.fence is None:
         took_over = _take_lease(draft, command.run_id)
+    else:
+        expire_lapsed(draft)
+    if not draft.waiting_calls():
+        reopen(draft, Trigger.LAPSE)
     draft.thread = replace(draft.thread, stale_after=command.stale_after)
     renew(draft)
     until = draft.thread.lease_until or draft.now
@@ -132,6 +133,6 @@ def release_run(draft: Draft, command: ReleaseRun) -> Plan[Released]:
     """Give the lease up inside an open turn. Not holding it is an answer, not an error."""
     if not holds_lease(draft.thread, command.run_id, command.fence):
         return draft.plan(Released(released=False))
-    close_calls(draft, Ending.FENCED, "released")
+    close_calls(draft, Ending.FENCED, "released", lapsed=False)
     end_run(draft, Trigger.RELEASE)
     return draft.plan(Released(released=True))

@@ -29,7 +29,6 @@ from engine_assistant.model.views import Interrupt, MessageReceipt
 from engine_assistant.rules.closing import (
     close_calls,
     end_run,
-    expire_lapsed,
     raise_fence,
     rest,
 )
@@ -151,7 +150,6 @@ def _leave_waiting_calls(draft: Draft, *, supersede: bool) -> None:
             "A call waits for approval. Answer it, or send with supersede_approvals=True.",
             turn=draft.thread.turn,
         )
-    expire_lapsed(draft)
     close_calls(draft, Ending.SUPERSEDED, "superseded")
 
 
@@ -201,7 +199,6 @@ def close_thread(draft: Draft) -> Plan[ThreadRow]:
 
 
 def _end_turn(draft: Draft, why: str) -> None:
-    expire_lapsed(draft)
     close_calls(draft, Ending.ENDED, why)
     draft.record(TurnFinish(reason="interrupted"))
     rest(draft, Trigger.END)
@@ -216,10 +213,9 @@ def finish_turn(draft: Draft, event: TurnFinish | TurnError, body: str) -> None:
             `approval_pending` when it says `done` while a call waits;
             `execution_not_claimed` when it would wait while an approved call is unclaimed.
     """
-    expire_lapsed(draft)
     reason = event.reason if isinstance(event, TurnFinish) else "error"
     if reason == "awaiting-approval":
-        if not draft.waiting_calls():
+        if all(draft.has_lapsed(call) for call in draft.waiting_calls()):
             raise Conflict(
                 ConflictReason.NO_APPROVAL_PENDING, "No call waits for approval any more."
             )
