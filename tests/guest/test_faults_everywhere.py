@@ -205,14 +205,13 @@ def failing(engine: sa.Engine, at: int, kind: str, observer: Observer) -> Iterat
         cursor: object,
         statement: str,
         parameters: object,
-        context: object,
-        executemany: bool,
+        *rest: object,
     ) -> tuple[str, object]:
         left[0] -= 1
         if left[0] == 0 and kind == "program":
             raise ProgramFailed
         if left[0] == 0 and kind == "statement":
-            return "SELECT nothing_of_this_name", [()] if executemany else ()
+            return "SELECT nothing_of_this_name", [()] if isinstance(parameters, list) else ()
         return statement, parameters
 
     def after(connection: sa.Connection, *_: object) -> None:
@@ -299,7 +298,7 @@ def test_a_connection_that_is_cut_before_the_commit_keeps_nothing(postgres_url: 
     assistant = Assistant(engine)
     stage = _proposed(assistant.acting_as(ALICE), assistant.acting_as(ROBOT))
     before = kept(postgres_url)
-    with pytest.raises(Unavailable) as lost, assistant.session(ROBOT) as ops:
+    with pytest.raises(Unavailable) as lost, assistant.session(ROBOT) as ops:  # noqa: PT012
         ops.append_events(**stage.run, events=[HELLO], batch=1)
         observer.cut(ops.context.connection)
     assert lost.value.facts["outcome"] == "unknown"
