@@ -18,7 +18,7 @@ Why = Annotated[str | None, typer.Option(help="Recorded with the decision.", sho
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands in the order in which the help shows them."""
-    for command in (threads, show, tail, approvals, approve, deny, runs, relay):
+    for command in (threads, show, tail, approvals, approve, deny, runs, relay, doctor):
         app.command(epilog=HELP)(command)
 
 
@@ -137,3 +137,24 @@ def relay(
     from engine_assistant.cli.look import relay as look
 
     end(lambda screen: look.relay(screen, database, to=to, once=once, every=every), json=False)
+
+
+def doctor(
+    *,
+    tenant: Tenant = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(help="Only threads of this id.", show_default="all of them"),
+    ] = None,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Examine the record: reads only, and exits 1 when anything in it cannot be true.
+
+    Every event is read, every state and digest is derived from the events again and compared with
+    the rows. It may run beside a system that goes on writing. With --json the last line holds the
+    totals.
+    """
+    from engine_assistant.cli.doctor import doctor as body
+
+    end(lambda screen: body(screen, database, tenant=tenant, thread_id=thread), json=json)
