@@ -1,4 +1,8 @@
-"""How every write begins: the lock, the clock, and the rows that its rule needs."""
+"""How every operation begins: a write with lock, clock and rows, a read with who may read.
+
+What is missing and what the caller may not see are told in the same words, so that nobody learns
+from a refusal that a thread exists.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""How calls end without a result of their own, and how a turn and its lease end with them."""
+"""How calls end without a result of their own, and how a turn and its lease end with them.
+
+A model's history needs one result for every call that it proposed, and a person must be able to see
+what became of each. So whatever ends a turn or a lease asks the closing table about every open
+call, and each closing is a `call-closed` event.
+"""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,9 @@
-"""The one right to execute: claimed once, under the lease, for exactly what was approved."""
+"""The one right to execute: claimed once, under the lease, for exactly what was approved.
+
+What a tool did cannot be taken back, so the claim is recorded before the tool starts. When its run
+dies after that, nobody can tell whether it happened: the call ends as `unknown` and is not claimed
+again, and only a late result, under the fence that claimed it, can still settle it.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,9 @@
-"""Asking people whether a call may run: who may say so, to exactly what, and until when."""
+"""Asking people whether a call may run: who may say so, to exactly what, and until when.
+
+There are two ways in and one set of checks. `request_approval` is the operation: it mints nonces,
+expiry and digests, and makes the event. `approval_request` takes that event, or one that a host
+made itself, believes none of it, and makes every digest again.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

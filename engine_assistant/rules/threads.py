@@ -1,4 +1,4 @@
-"""A thread from its first moment."""
+"""A new thread, and the key that opens the same one again."""
 
 from datetime import datetime
 

@@ -1,4 +1,8 @@
-"""The person's side of a turn: opening it, stopping it, closing the thread."""
+"""How a turn begins and ends: a person opens, stops or closes it, and its own run rests it.
+
+Whoever ends a turn that another one runs takes the lease with it, so that a process which slept
+through the end can write nothing into the next turn.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -31,7 +31,7 @@ class Appending:
 
 @dataclass(frozen=True, slots=True)
 class Appendable:
-    """What the thread row said when a plain batch was written."""
+    """The head after a plain batch was written: where its numbers end, in which turn, and when."""
 
     last_seq: int
     turn: int

@@ -1,4 +1,4 @@
-"""The operations as methods: by keyword, one for each, each answering a frozen view.
+"""The operations as methods, awaited: by keyword, one for each, each answering a frozen view.
 
 Every method may also raise `PermissionDenied` (the caller lacks the permission), `ValidationFailed`
 (an input is wrong), `Raced` (repeat it), `Unavailable` (repeat it with the same key, batch or
