@@ -14,14 +14,20 @@ from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.events import (
     ApprovalRequest,
     ApprovalResolved,
+    CallClosed,
+    Data,
     Event,
     ExecutionClaimed,
     StepFinish,
     StepStart,
     TextDelta,
+    ToolError,
     ToolInput,
     ToolOutput,
+    ToolProgress,
+    TurnError,
     TurnFinish,
+    Unknown,
     UserMessage,
 )
 from engine_assistant.model.times import from_text
@@ -74,7 +80,7 @@ def timeline(screen: Screen, events: tuple[Event, ...]) -> None:
     """Show every event with its number, without a gap."""
     for event in events:
         line = Text.assemble(
-            (f"{event.seq:>4}  ", "bold"), (f"{event.type:<18} ", "cyan"), told(event)
+            (f"{event.seq:>4}  ", "bold"), (f"{event.type:<18} ", "cyan"), printable(told(event))
         )
         screen.out.print(line)
 
@@ -92,6 +98,12 @@ def told(event: Event) -> str:
             return event.stop_reason or ""
         case TurnFinish():
             return event.reason
+        case TurnError():
+            return event.code
+        case Data():
+            return event.kind
+        case Unknown():
+            return event.name
         case _:
             return _told_of_call(event)
 
@@ -99,7 +111,7 @@ def told(event: Event) -> str:
 def _told_of_call(event: Event) -> str:
     match event:
         case ToolInput():
-            what = f"{event.tool} {codec.dumps(event.input)}"
+            what = f"{event.tool} {_short(codec.dumps(event.input))}"
         case ApprovalRequest():
             slot = event.requests[0]
             what = f"asks {slot.approver}, digest {slot.digest[:_DIGITS]}…"
@@ -109,7 +121,13 @@ def _told_of_call(event: Event) -> str:
         case ExecutionClaimed():
             what = f"only {event.run_id} under fence {event.fence} may run it"
         case ToolOutput():
-            what = codec.dumps(event.output)
+            what = _short(codec.dumps(event.output))
+        case ToolError():
+            what = f"failed, {event.code}"
+        case ToolProgress():
+            what = _short(codec.dumps(event.payload))
+        case CallClosed():
+            what = f"{event.state} ({event.why})"
         case _:
             return ""
     return f"{event.call_id}: {what}"

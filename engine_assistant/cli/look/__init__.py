@@ -4,10 +4,35 @@ Whoever may open the database may look at everything in it, so these commands ac
 of the thread's own tenant, and as a person only where a person decides.
 """
 
-from engine_assistant import AUDIT, USE, Assistant, Caller, NotFound, ValidationFailed
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine_assistant import (
+    AUDIT,
+    USE,
+    Assistant,
+    Caller,
+    Internal,
+    NotFound,
+    ValidationFailed,
+)
+from engine_assistant.cli.database import absent_file, opened
 from engine_assistant.model.service import Surveyed
 
-__all__ = ["auditor", "located"]
+__all__ = ["auditor", "located", "looked_at"]
+
+
+@contextmanager
+def looked_at(url: str) -> Iterator[Assistant]:
+    """Open a database that is there. Looking must not create one.
+
+    Raises:
+        Internal: there is no such SQLite file.
+    """
+    if absent_file(url):
+        raise Internal("The record's tables are not there. Run `engine-assistant db upgrade`.")
+    with opened(url) as assistant:
+        yield assistant
 
 
 def located(assistant: Assistant, thread_id: str, tenant: str | None) -> Surveyed:

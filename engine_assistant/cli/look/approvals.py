@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from engine_assistant import USE, Caller, NotFound, Operations
-from engine_assistant.cli.database import opened
 from engine_assistant.cli.demo.telling import card
 from engine_assistant.cli.exits import ExitCode
-from engine_assistant.cli.look import located
+from engine_assistant.cli.look import located, looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.views import ApprovalView
 
@@ -24,7 +23,7 @@ def _person(tenant: str, principal: str) -> Caller:
 def approvals(screen: Screen, url: str, *, tenant: str, person: str, state: str | None) -> ExitCode:
     """List what waits for one person, across threads."""
     count = 0
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         inbox = assistant.acting_as(_person(tenant, person))
         cursor: str | None = None
         while True:
@@ -71,7 +70,7 @@ class Answer:
 
 def answer(screen: Screen, url: str, given: Answer) -> ExitCode:
     """Show the card and record the answer to exactly what it shows."""
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         tenant = located(assistant, given.thread_id, given.tenant).tenant_id
         person = assistant.acting_as(_person(tenant, given.person))
         view = _asked(person, given)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from urllib.parse import quote, urlsplit
 
 from engine_assistant import ValidationFailed
-from engine_assistant.cli.database import opened
 from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen
 from engine_assistant.model.service import Milestone
 
@@ -21,7 +21,7 @@ _PATIENCE = 10.0
 def relay(screen: Screen, url: str, *, to: str, once: bool, every: float) -> ExitCode:
     """Drain the outbox until it is empty (`once`), or for ever."""
     handler = _handler(to)
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         while True:
             drained = assistant.drain_outbox(handler)
             for failure in drained.failures:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from engine_assistant import Operations
-from engine_assistant.cli.database import opened
 from engine_assistant.cli.demo.telling import timeline
 from engine_assistant.cli.exits import ExitCode
-from engine_assistant.cli.look import auditor, located
+from engine_assistant.cli.look import auditor, located, looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.events import Event, TextDelta, UserMessage
 from engine_assistant.model.views import CallView, EventPage
@@ -23,7 +22,7 @@ _PAGE = 500
 
 def show(screen: Screen, url: str, thread_id: str, *, tenant: str | None) -> ExitCode:
     """Print the conversation, the calls with what became of them, and the timeline."""
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         thread = located(assistant, thread_id, tenant)
         ops = assistant.acting_as(auditor(thread.tenant_id))
         if screen.json:
@@ -123,7 +122,7 @@ def tail(
     every: float,
 ) -> ExitCode:
     """Print events as they are recorded, until the thread is closed or Ctrl-C."""
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         thread = located(assistant, thread_id, tenant)
         ops = assistant.acting_as(auditor(thread.tenant_id))
         seen = max(0, thread.last_seq - 10) if after is None else after

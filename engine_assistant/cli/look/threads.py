@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from rich.text import Text
 
 from engine_assistant import Assistant
-from engine_assistant.cli.database import opened
 from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.service import Surveyed
 
@@ -51,7 +51,7 @@ def _list(
     line: Callable[[Surveyed], Text],
 ) -> ExitCode:
     count = 0
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         for thread in _every(assistant, tenant, unrested=unrested, limit=limit):
             count += 1
             if screen.json:
