@@ -1,17 +1,18 @@
 """Numbers are taken under the thread's lock and held to the commit: R01, R02, R24, R25, R28, R30.
 
 R29 (a file removed between check and commit) has no test: files can be registered, and nothing
-removes one. Of R30 the phantom milestone is here; two subscribers of one milestone belong to the
-relay, which does not exist yet.
+removes one.
 """
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
-from engine_assistant import Assistant
+from engine_assistant import Assistant, Raced, make_engine
 from engine_assistant.model.events import UserMessage
-from tests.rig.duels import Arena, Stop
+from tests.rig.duels import Arena, Gate, Stop
+from tests.rig.races import PATIENCE, Worker
 from tests.rig.sides import ALICE, Fields, append, ask, proposal, send, words
 
 PLAIN = (words("plain"), words("words"))
@@ -151,3 +152,34 @@ def test_r30a_no_milestone_of_what_was_rolled_back(arena: Arena) -> None:
     (message, _) = arena.me.read_events(thread_id=thread_id).events
     assert isinstance(message, UserMessage)
     assert message.text == "kept"
+
+
+@pytest.mark.guarantee("G-RACE-06")
+def test_r30b_two_subscribers_do_not_take_one_milestone(arena: Arena) -> None:
+    """One drainer has claimed and not committed while another drains: it takes nothing."""
+    thread_id = arena.idle()
+    arena.does(send(thread_id))
+    gate = Gate()
+    mine: list[int] = []
+    first = make_engine(arena.url)
+    sa.event.listen(first, "commit", lambda _: gate.stop())
+    drainer = Worker(lambda: Assistant(first).drain_outbox(lambda m: mine.append(m.n)))
+    try:
+        assert gate.arrived.wait(PATIENCE)
+        theirs = _drained(arena)
+    finally:
+        gate.go()
+    assert drainer.join().handed_out == 2
+    first.dispose()
+    assert (theirs, mine) == ([], [1, 2])
+    assert _drained(arena) == []
+
+
+def _drained(arena: Arena) -> list[int]:
+    """Drain once, at a busy timeout of 0; a drainer that is refused has taken nothing."""
+    taken: list[int] = []
+    try:
+        Assistant(arena.rival).drain_outbox(lambda m: taken.append(m.n))
+    except Raced:
+        assert not arena.is_postgres
+    return taken

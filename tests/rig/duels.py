@@ -178,7 +178,7 @@ class Arena:
         begun = threading.Event()
         sa.event.listen(patient, "before_cursor_execute", lambda *_: begun.set())
         with self.holding(first, keep=False) as (ahead, gate):
-            waiter = Worker(lambda: self.attempt(second, patient), name="second side")
+            waiter = Worker(lambda: self.attempt(second, patient), name="waiting side")
             # Its first statement is the one that waits.
             assert begun.wait(PATIENCE)
             meanwhile()

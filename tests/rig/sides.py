@@ -21,7 +21,7 @@ from engine_assistant.model.views import (
     Thread,
 )
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Fields = Mapping[str, object]
 
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE, AUDIT})
@@ -31,11 +31,11 @@ TOOL, OPERATION, VERSION = "refund", "refund", "v1"
 
 
 @dataclass(frozen=True)
-class Side(Generic[T]):
+class Side(Generic[T_co]):
     """Who, and what in one transaction."""
 
     caller: Caller
-    does: Callable[[Operations], T]
+    does: Callable[[Operations], T_co]
 
 
 class Held(TypedDict):
@@ -95,6 +95,10 @@ def finish(reason: str = "done") -> Fields:
 
 
 # ---------------------------------------------------------------- the person
+
+
+def create(key: str, title: str = "Refund") -> Side[Thread]:
+    return Side(ALICE, lambda ops: ops.create_thread(key=key, title=title))
 
 
 def send(
