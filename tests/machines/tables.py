@@ -12,7 +12,8 @@ Table = Mapping[str, Mapping[str, str]]
 """Row -> column -> cell."""
 
 
-def _read(text: str) -> Table:
+def read_table(text: str) -> Table:
+    """Read a table drawn with bars: its first line names the columns."""
     head, *lines = [[cell.strip() for cell in line.split("|")] for line in text.split("\n") if line]
     return {row: dict(zip(head[1:], cells, strict=True)) for row, *cells in lines}
 
@@ -20,7 +21,7 @@ def _read(text: str) -> Table:
 OPEN = ("running", "awaiting-approval", "approved", "executing")
 """What a call must still leave."""
 
-ENDINGS = _read("""
+ENDINGS = read_table("""
 ended by           | running   | awaiting-approval | approved              | executing
 done               | cancelled | approval_pending  | cancelled             | unknown
 another reason     | cancelled | cancelled         | cancelled             | unknown
@@ -30,7 +31,7 @@ interrupt or close | unknown   | cancelled         | cancelled             | unk
 superseded         | unknown   | superseded        | superseded            | unknown
 """)
 
-REFUSED = _read("""
+REFUSED = read_table("""
 state             | tool-input | request    | reissue    | tool-output           | tool-error        | late       | resolve          | claim
 running           | -          | -          | call_state | -                     | -                 | call_state | call_state       | call_state
 awaiting-approval | call_state | call_state | -          | approval_required     | approval_required | call_state | -                | approval_required
@@ -47,7 +48,7 @@ unknown           | call_state | call_state | call_state | call_state           
 
 # What the door answers. `not_found`: no row is there for this person to decide. `run_fenced`:
 # the call was never claimed, so no fence could be right.
-PROPOSED = _read("""
+PROPOSED = read_table("""
 situation           | tool-input | another tool | request           | reissue           | tool-output           | tool-error
 running             | running    | call_state   | awaiting-approval | call_state        | done                  | failed
 awaiting            | call_state | call_state   | call_state        | awaiting-approval | approval_required     | approval_required
@@ -72,7 +73,7 @@ unknown, gated      | call_state | call_state   | call_state        | call_state
 """)  # noqa: E501 - a table is read across
 
 # Columns `output` and `error` are the late results that settle_execution brings.
-DECIDED = _read("""
+DECIDED = read_table("""
 situation           | approve          | deny             | claim             | output     | error
 running             | not_found        | not_found        | call_state        | call_state | call_state
 awaiting            | approved         | denied           | approval_required | run_fenced | run_fenced
