@@ -13,6 +13,7 @@ from engine_assistant.assistant import (
     Operations,
 )
 from engine_assistant.context import Caller, Context
+from engine_assistant.doctor import Finding
 from engine_assistant.engines import make_async_engine, make_engine, prepare_sqlite
 from engine_assistant.manifest import MANIFEST, check_grants
 from engine_assistant.model.digests import (
@@ -36,6 +37,7 @@ from engine_assistant.model.errors import (
 from engine_assistant.model.limits import Limits
 from engine_assistant.model.manifest import Holder, Role
 from engine_assistant.model.permissions import AUDIT, RUN, USE
+from engine_assistant.model.service import Drained, Milestone, Runnable, Surveyed
 from engine_assistant.operations.registry import OPERATIONS
 from engine_assistant.version import __version__
 
@@ -56,15 +58,20 @@ __all__ = [
     "Conflict",
     "ConflictReason",
     "Context",
+    "Drained",
+    "Finding",
     "Holder",
     "Internal",
     "Limits",
+    "Milestone",
     "NotFound",
     "Operations",
     "PermissionDenied",
     "Raced",
     "Retry",
     "Role",
+    "Runnable",
+    "Surveyed",
     "Unavailable",
     "ValidationFailed",
     "__version__",

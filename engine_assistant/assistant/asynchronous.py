@@ -195,8 +195,8 @@ class AsyncAssistant:
                         return
                     yield finding
 
-    async def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
-        """See `Assistant.run`."""
+    async def perform(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
+        """See `Assistant.perform`."""
         injected = self._settings.clock is not None
         mode = mode_of(self.engine.dialect.name, operation, command, injected=injected)
         patience = Patience(self._settings.retry_for)
@@ -221,4 +221,4 @@ class _Acting(AsyncOperations):
 
     async def _run(self, operation: Operation[C, V], /, **values: object) -> V:
         command = operation.parse(values, self._assistant.limits)
-        return await self._assistant.run(self._caller, operation, command)
+        return await self._assistant.perform(self._caller, operation, command)

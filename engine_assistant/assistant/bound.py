@@ -7,13 +7,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from engine_assistant.assistant.async_verbs import AsyncOperations
-from engine_assistant.assistant.settings import REFUSALS, Settings, refuse_other_kind
+from engine_assistant.assistant.settings import CLEAN, Settings, refuse_other_kind
 from engine_assistant.assistant.verbs import Operations
 from engine_assistant.context import Caller, Context
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Unavailable
 from engine_assistant.model.views import Thread
-from engine_assistant.operations import threads
+from engine_assistant.operations.locking import lock_threads
 from engine_assistant.operations.operation import Operation
 
 __all__ = ["AsyncBound", "Bound"]
@@ -35,7 +35,7 @@ class _Joined:
         self.raise_failure()
         try:
             return body(self._settings.context(connection, self._caller))
-        except REFUSALS:
+        except CLEAN:
             raise
         except Exception as error:
             self._failure = error
@@ -76,9 +76,7 @@ class Bound(Operations):
         Raises:
             NotFound: one of them does not exist, or is not for this caller.
         """
-        return self._joined.work(
-            self._connection, lambda ctx: threads.lock_threads(ctx, thread_ids)
-        )
+        return self._joined.work(self._connection, lambda ctx: lock_threads(ctx, thread_ids))
 
     def raise_failure(self) -> None:
         """Raise again what broke this transaction, if anything did: it must be rolled back."""
@@ -103,7 +101,7 @@ class AsyncBound(AsyncOperations):
     async def lock_threads(self, thread_ids: Iterable[str]) -> tuple[Thread, ...]:
         """See `Bound.lock_threads`."""
         return await self._connection.run_sync(
-            self._joined.work, lambda ctx: threads.lock_threads(ctx, thread_ids)
+            self._joined.work, lambda ctx: lock_threads(ctx, thread_ids)
         )
 
     def raise_failure(self) -> None:

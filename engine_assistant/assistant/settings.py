@@ -29,7 +29,7 @@ from engine_assistant.store.runnable import runnable
 from engine_assistant.store.survey import Survey, survey
 
 __all__ = [
-    "REFUSALS",
+    "CLEAN",
     "Mode",
     "Patience",
     "Settings",
@@ -41,7 +41,7 @@ __all__ = [
 C = TypeVar("C", bound=Command)
 V = TypeVar("V")
 
-REFUSALS: Final = (NotFound, PermissionDenied, ValidationFailed, Conflict)
+CLEAN: Final = (NotFound, PermissionDenied, ValidationFailed, Conflict)
 """Errors that are raised before anything is written: the transaction may go on."""
 
 _FIRST_PAUSE: Final = 0.005

@@ -260,7 +260,7 @@ class Assistant:
                 progress=progress,
             )
 
-    def run(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
+    def perform(self, caller: Caller, operation: Operation[C, V], command: C) -> V:
         """Run one operation in a transaction of its own, again when it raced."""
         injected = self._settings.clock is not None
         mode = mode_of(self.engine.dialect.name, operation, command, injected=injected)
@@ -283,4 +283,4 @@ class _Acting(Operations):
 
     def _run(self, operation: Operation[C, V], /, **values: object) -> V:
         command = operation.parse(values, self._assistant.limits)
-        return self._assistant.run(self._caller, operation, command)
+        return self._assistant.perform(self._caller, operation, command)

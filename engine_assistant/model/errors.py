@@ -20,6 +20,7 @@ __all__ = [
     "Retry",
     "Unavailable",
     "ValidationFailed",
+    "not_found",
 ]
 
 Fact = str | int | bool | None
@@ -122,6 +123,11 @@ class NotFound(AssistantError):
     """It does not exist, or the caller may not see it: the answer is the same on purpose."""
 
     code = "not_found"
+
+
+def not_found() -> NotFound:
+    """Return the one answer to what is missing and to what the caller may not see."""
+    return NotFound("It does not exist, or this caller may not see it.")
 
 
 class PermissionDenied(AssistantError):

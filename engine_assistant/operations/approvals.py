@@ -6,7 +6,7 @@ from engine_assistant.context import Context
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ListApprovals, RequestApproval, ResolveApproval
 from engine_assistant.model.cursors import read_cursor, write_cursor
-from engine_assistant.model.errors import Internal, PermissionDenied
+from engine_assistant.model.errors import Internal, PermissionDenied, not_found
 from engine_assistant.model.ids import new_nonce
 from engine_assistant.model.machines import CallState
 from engine_assistant.model.permissions import RUN, USE
@@ -15,7 +15,6 @@ from engine_assistant.model.views import ApprovalView, Decision, Page, Request
 from engine_assistant.operations.opening import (
     lock,
     may_read,
-    not_found,
     open_draft,
     read_stored,
 )

@@ -7,7 +7,7 @@ from engine_assistant.context import Context
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, GetCall, ListCalls, SettleExecution
 from engine_assistant.model.cursors import read_cursor, write_cursor
-from engine_assistant.model.errors import Internal
+from engine_assistant.model.errors import Internal, not_found
 from engine_assistant.model.machines import CallState
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import ApprovalRow, CallRow
@@ -15,7 +15,6 @@ from engine_assistant.model.views import CallView, Claim, Page, Say, Settled
 from engine_assistant.operations.opening import (
     lock,
     may_read,
-    not_found,
     open_draft,
     read_stored,
     readable_thread,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from engine_assistant.context import Context
 from engine_assistant.model import codec
 from engine_assistant.model.commands import AppendEvents, ReadEvents
-from engine_assistant.model.errors import Internal, Raced
+from engine_assistant.model.errors import Internal, Raced, not_found
 from engine_assistant.model.events import (
     EVENTS,
     WRITERS,
@@ -25,11 +25,11 @@ from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.record import recorded
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.model.views import Appended, EventPage
-from engine_assistant.operations.opening import lock, may_read, not_found, open_draft
+from engine_assistant.operations.opening import lock, may_read, open_draft
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import batches
 from engine_assistant.store import pages
-from engine_assistant.store.dialect import Appendable, Appending
+from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.pages import EventsRead, StoredEvent
 from engine_assistant.store.reads import find_thread
@@ -83,7 +83,7 @@ def _append_plain(ctx: Context, command: AppendEvents) -> Appended:
     raise Raced("The thread changed meanwhile. Try again.")
 
 
-def _appended(command: AppendEvents, head: Appendable) -> Appended:
+def _appended(command: AppendEvents, head: Head) -> Appended:
     first = head.last_seq - len(command.events) + 1
     events = (
         recorded(event, seq=first + offset, turn=head.turn, at=head.now)

@@ -3,19 +3,19 @@
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model.commands import OnThread, RegisterFile, SendMessage
+from engine_assistant.model.commands import OnThread, SendMessage
+from engine_assistant.model.errors import not_found
 from engine_assistant.model.events import FilePart
 from engine_assistant.model.ids import new_id
-from engine_assistant.model.permissions import RUN, USE
-from engine_assistant.model.rows import FileRow
-from engine_assistant.model.views import File, Interrupt, MessageReceipt
-from engine_assistant.operations.opening import lock, not_found, open_draft
+from engine_assistant.model.permissions import USE
+from engine_assistant.model.views import Interrupt, MessageReceipt
+from engine_assistant.operations.opening import lock, open_draft
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import turns
 from engine_assistant.store.reads import find_files, find_input
 from engine_assistant.store.writes import write
 
-__all__ = ["INTERRUPT_TURN", "REGISTER_FILE", "SEND_MESSAGE"]
+__all__ = ["INTERRUPT_TURN", "SEND_MESSAGE"]
 
 
 def send_message(ctx: Context, command: SendMessage) -> MessageReceipt:
@@ -56,27 +56,9 @@ def interrupt_turn(ctx: Context, command: OnThread) -> Interrupt:
     return write(ctx.database, turns.interrupt_turn(draft))
 
 
-def register_file(ctx: Context, command: RegisterFile) -> File:
-    """Note a file whose bytes the host has stored, so that a message can name it."""
-    locked = lock(ctx, command.thread_id)
-    turns.refuse_closed(locked.thread)
-    draft = open_draft(ctx, locked)
-    row = FileRow(
-        tenant_id=ctx.caller.tenant,
-        id=new_id(),
-        **{name: getattr(command, name) for name in RegisterFile.model_fields},
-    )
-    draft.put(row)
-    view = File(**{name: getattr(row, name) for name in File.model_fields})
-    return write(ctx.database, draft.plan(view))
-
-
 SEND_MESSAGE: Final = Operation(
     "assistant/send-message", (USE,), SendMessage, MessageReceipt, send_message
 )
 INTERRUPT_TURN: Final = Operation(
     "assistant/interrupt-turn", (USE,), OnThread, Interrupt, interrupt_turn
-)
-REGISTER_FILE: Final = Operation(
-    "assistant/register-file", (RUN,), RegisterFile, File, register_file
 )

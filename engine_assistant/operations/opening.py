@@ -11,7 +11,7 @@ from datetime import datetime
 from engine_assistant.context import Context
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
-from engine_assistant.model.errors import Internal, NotFound
+from engine_assistant.model.errors import Internal, not_found
 from engine_assistant.model.permissions import AUDIT, RUN
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.rules.draft import Draft
@@ -22,7 +22,6 @@ __all__ = [
     "Locked",
     "lock",
     "may_read",
-    "not_found",
     "open_draft",
     "read_stored",
     "readable_thread",
@@ -35,11 +34,6 @@ class Locked:
 
     thread: ThreadRow
     now: datetime
-
-
-def not_found() -> NotFound:
-    """Return the one answer to what is missing and to what the caller may not see."""
-    return NotFound("It does not exist, or this caller may not see it.")
 
 
 def lock(

@@ -7,7 +7,7 @@ from typing import Final, cast
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.views import View
-from engine_assistant.operations import approvals, calls, events, messages, runs, threads
+from engine_assistant.operations import approvals, calls, events, files, messages, runs, threads
 from engine_assistant.operations.operation import Operation
 
 __all__ = ["OPERATIONS", "named_input", "named_operation"]
@@ -17,10 +17,10 @@ _ALL: Final = (
     threads.GET_THREAD,
     threads.LIST_THREADS,
     threads.CLOSE_THREAD,
-    threads.AUTHORIZE_FILE_UPLOAD,
+    files.AUTHORIZE_FILE_UPLOAD,
     messages.SEND_MESSAGE,
     messages.INTERRUPT_TURN,
-    messages.REGISTER_FILE,
+    files.REGISTER_FILE,
     events.READ_EVENTS,
     events.APPEND_EVENTS,
     runs.ACQUIRE_RUN,

@@ -1,6 +1,5 @@
 """Opening, finding, closing threads."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -14,29 +13,25 @@ from engine_assistant.model.permissions import AUDIT, RUN, USE
 from engine_assistant.model.rows import ThreadRow
 from engine_assistant.model.times import to_text
 from engine_assistant.model.views import Page, Thread
-from engine_assistant.operations.opening import lock, not_found, open_draft, readable_thread
+from engine_assistant.operations.opening import lock, open_draft, readable_thread
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import threads as rule
 from engine_assistant.rules import turns
 from engine_assistant.rules.draft import Draft
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.faults import translated
-from engine_assistant.store.locks import lock_thread
 from engine_assistant.store.pages import thread_page
 from engine_assistant.store.reads import find_thread_by_key
 from engine_assistant.store.writes import insert_thread, write
 
 __all__ = [
-    "AUTHORIZE_FILE_UPLOAD",
     "CLOSE_THREAD",
     "CREATE_THREAD",
     "GET_THREAD",
     "LIST_THREADS",
-    "lock_threads",
 ]
 
 
-def _view(row: ThreadRow) -> Thread:
+def thread_view(row: ThreadRow) -> Thread:
     return Thread(**{name: getattr(row, name) for name in Thread.model_fields})
 
 
@@ -48,7 +43,7 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
     if command.key is not None:
         first = find_thread_by_key(db, subject, command.key)
         if first is not None:
-            return _view(rule.repeated_thread(first, command.title))
+            return thread_view(rule.repeated_thread(first, command.title))
     now = dialect.now(db)
     draft = Draft(
         rule.new_thread(
@@ -65,8 +60,8 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
     draft.announce(MilestoneType.THREAD_CREATED)
     plan = draft.plan(draft.thread)
     if not insert_thread(db, plan.after, plan.milestones):
-        return _view(_other_creator(ctx, command))
-    return _view(plan.after)
+        return thread_view(_other_creator(ctx, command))
+    return thread_view(plan.after)
 
 
 def _other_creator(ctx: Context, command: CreateThread) -> ThreadRow:
@@ -80,7 +75,7 @@ def _other_creator(ctx: Context, command: CreateThread) -> ThreadRow:
 
 def get_thread(ctx: Context, command: OnThread) -> Thread:
     """Return one thread."""
-    return _view(readable_thread(ctx, command.thread_id))
+    return thread_view(readable_thread(ctx, command.thread_id))
 
 
 def list_threads(ctx: Context, command: ListThreads) -> Page[Thread]:
@@ -99,7 +94,7 @@ def list_threads(ctx: Context, command: ListThreads) -> Page[Thread]:
     page = rows[: command.limit]
     more = len(rows) > command.limit
     return Page[Thread](
-        items=tuple(_view(row) for row in page),
+        items=tuple(thread_view(row) for row in page),
         cursor=write_cursor(scope, (to_text(page[-1].last_active_at), page[-1].id))
         if more
         else None,
@@ -110,36 +105,7 @@ def close_thread(ctx: Context, command: OnThread) -> Thread:
     """Close a thread for ever. Closing it again answers it unchanged."""
     locked = lock(ctx, command.thread_id, owner=ctx.caller.principal)
     draft = open_draft(ctx, locked, unended=True, run=True)
-    return _view(write(ctx.database, turns.close_thread(draft)))
-
-
-def authorize_file_upload(ctx: Context, command: OnThread) -> Thread:
-    """Say whether the caller may add files to a thread. Writes nothing."""
-    locked = lock(ctx, command.thread_id, owner=ctx.caller.principal)
-    turns.refuse_closed(locked.thread)
-    return _view(locked.thread)
-
-
-def lock_threads(ctx: Context, thread_ids: Iterable[str]) -> tuple[Thread, ...]:
-    """Lock several threads in one order, so that two transactions cannot wait for each other.
-
-    Raises:
-        PermissionDenied: the caller holds neither `use` nor `run`.
-        ValidationFailed: one of them is not an id.
-        NotFound: one of them does not exist, or is not for this caller.
-        Raced: another transaction was in the way.
-    """
-    ctx.require((USE, RUN))
-    ids = {GET_THREAD.parse({"thread_id": one}, ctx.limits).thread_id for one in thread_ids}
-    owner = None if ctx.holds(RUN) else ctx.caller.principal
-    found = []
-    with translated():
-        for thread_id in sorted(ids):
-            locked = lock_thread(ctx.database, thread_id, owner=owner)
-            if locked is None:
-                raise not_found()
-            found.append(_view(locked[0]))
-    return tuple(found)
+    return thread_view(write(ctx.database, turns.close_thread(draft)))
 
 
 CREATE_THREAD: Final = Operation(
@@ -164,6 +130,3 @@ LIST_THREADS: Final = Operation(
     reads=True,
 )
 CLOSE_THREAD: Final = Operation("assistant/close-thread", (USE,), OnThread, Thread, close_thread)
-AUTHORIZE_FILE_UPLOAD: Final = Operation(
-    "assistant/authorize-file-upload", (USE,), OnThread, Thread, authorize_file_upload
-)

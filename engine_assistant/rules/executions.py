@@ -11,7 +11,7 @@ from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, SettleExecution
 from engine_assistant.model.digests import arguments_digest
-from engine_assistant.model.errors import ConflictReason, NotFound
+from engine_assistant.model.errors import ConflictReason, not_found
 from engine_assistant.model.events import ExecutionClaimed, ToolError, ToolOutput
 from engine_assistant.model.machines import CALL, ApprovalState, ThreadStatus, Trigger
 from engine_assistant.model.rows import CallRow, Plan, RunRow
@@ -46,7 +46,7 @@ def claim_execution(
     refuse_closed(draft.thread)
     refuse_fenced(draft.thread, command.run_id, command.fence)
     if call is None:
-        raise NotFound("There is no such call on this thread.")
+        raise not_found()
     return _claim(draft, command, _claimable(draft, command, call, claimed_by))
 
 

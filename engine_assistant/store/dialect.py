@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from engine_assistant.model.rows import EventRow
 from engine_assistant.store.database import Database
 
-__all__ = ["Appendable", "Appending", "Dialect"]
+__all__ = ["Appending", "Dialect", "Head"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Appending:
 
 
 @dataclass(frozen=True, slots=True)
-class Appendable:
+class Head:
     """The head after a plain batch was written: where its numbers end, in which turn, and when."""
 
     last_seq: int
@@ -64,7 +64,7 @@ class Dialect(Protocol):
     def now(self, db: Database) -> datetime:
         """Return the database's clock, or the injected one."""
 
-    def append(self, db: Database, batch: Appending) -> Appendable | None:
+    def append(self, db: Database, batch: Appending) -> Head | None:
         """Number and write plain events if the run may; None when any guard said no."""
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:

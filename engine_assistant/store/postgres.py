@@ -13,7 +13,7 @@ from engine_assistant.model.rows import EventRow
 from engine_assistant.model.times import truncated
 from engine_assistant.store.columns import Instant
 from engine_assistant.store.database import Database
-from engine_assistant.store.dialect import Appendable, Appending
+from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.tables import events, threads
 
 __all__ = ["POSTGRES"]
@@ -188,7 +188,7 @@ class _Postgres:
             return truncated(db.clock())
         return cast("datetime", db.execute(sa.select(_CLOCK)).scalar_one())
 
-    def append(self, db: Database, batch: Appending) -> Appendable | None:
+    def append(self, db: Database, batch: Appending) -> Head | None:
         values: dict[str, object] = {
             "in_tenant": db.tenant,
             "in_thread": batch.thread_id,
@@ -210,7 +210,7 @@ class _Postgres:
             values["in_now"] = truncated(db.clock())
         statement = _APPEND[numbered, db.clock is not None]
         row = db.execute(statement, values).mappings().one_or_none()
-        return None if row is None else Appendable(**row)
+        return None if row is None else Head(**row)
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
         first = rows[0]

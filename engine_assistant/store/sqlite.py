@@ -14,7 +14,7 @@ from engine_assistant.model.rows import EventRow
 from engine_assistant.model.times import to_text, truncated
 from engine_assistant.store.columns import Instant
 from engine_assistant.store.database import Database
-from engine_assistant.store.dialect import Appendable, Appending
+from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.tables import events, threads
 
 __all__ = ["SQLITE"]
@@ -109,7 +109,7 @@ class _Sqlite:
     def now(self, db: Database) -> datetime:
         return truncated(db.clock() if db.clock else datetime.now(UTC))
 
-    def append(self, db: Database, batch: Appending) -> Appendable | None:
+    def append(self, db: Database, batch: Appending) -> Head | None:
         self.begin_write(db)
         now = self.now(db)
         values: dict[str, object] = {
@@ -125,7 +125,7 @@ class _Sqlite:
         row = db.execute(_APPEND[batch.batch is not None], values).mappings().one_or_none()
         if row is None:
             return None
-        head = Appendable(**row, now=now)
+        head = Head(**row, now=now)
         first = head.last_seq - len(batch.bodies) + 1
         self.insert_events(
             db,

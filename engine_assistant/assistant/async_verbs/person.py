@@ -9,7 +9,7 @@ from engine_assistant.model.views import (
     MessageReceipt,
     Thread,
 )
-from engine_assistant.operations import approvals, messages, threads
+from engine_assistant.operations import approvals, files, messages, threads
 
 __all__ = ["AsyncPersonVerbs"]
 
@@ -67,7 +67,7 @@ class AsyncPersonVerbs(AsyncVerbs):
         thread_id: str,
     ) -> Thread:
         """See `Operations.authorize_file_upload`."""
-        return await self._run(threads.AUTHORIZE_FILE_UPLOAD, thread_id=thread_id)
+        return await self._run(files.AUTHORIZE_FILE_UPLOAD, thread_id=thread_id)
 
     async def resolve_approval(
         self,

@@ -16,7 +16,7 @@ from engine_assistant.model.views import (
     Request,
     Settled,
 )
-from engine_assistant.operations import approvals, calls, messages, runs
+from engine_assistant.operations import approvals, calls, files, runs
 from engine_assistant.operations import events as log
 
 __all__ = ["AsyncRunVerbs"]
@@ -172,7 +172,7 @@ class AsyncRunVerbs(AsyncVerbs):
     ) -> File:
         """See `Operations.register_file`."""
         return await self._run(
-            messages.REGISTER_FILE,
+            files.REGISTER_FILE,
             thread_id=thread_id,
             filename=filename,
             content_type=content_type,

@@ -9,7 +9,7 @@ from engine_assistant.model.views import (
     MessageReceipt,
     Thread,
 )
-from engine_assistant.operations import approvals, messages, threads
+from engine_assistant.operations import approvals, files, messages, threads
 
 __all__ = ["PersonVerbs"]
 
@@ -103,7 +103,7 @@ class PersonVerbs(Verbs):
             NotFound: the caller does not own such a thread.
             Conflict: `thread_closed`.
         """
-        return self._run(threads.AUTHORIZE_FILE_UPLOAD, thread_id=thread_id)
+        return self._run(files.AUTHORIZE_FILE_UPLOAD, thread_id=thread_id)
 
     def resolve_approval(
         self,

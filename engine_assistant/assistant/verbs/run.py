@@ -16,7 +16,7 @@ from engine_assistant.model.views import (
     Request,
     Settled,
 )
-from engine_assistant.operations import approvals, calls, messages, runs
+from engine_assistant.operations import approvals, calls, files, runs
 from engine_assistant.operations import events as log
 
 __all__ = ["RunVerbs"]
@@ -270,7 +270,7 @@ class RunVerbs(Verbs):
             Conflict: `thread_closed`.
         """
         return self._run(
-            messages.REGISTER_FILE,
+            files.REGISTER_FILE,
             thread_id=thread_id,
             filename=filename,
             content_type=content_type,
