@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
 
 from engine_assistant.context import Caller, Clock, Context, Emit
 from engine_assistant.engines import BEGIN_OPTION, DEFERRED
@@ -20,6 +21,7 @@ from engine_assistant.model.errors import (
     Raced,
     ValidationFailed,
 )
+from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
@@ -43,6 +45,8 @@ V = TypeVar("V")
 
 CLEAN: Final = (NotFound, PermissionDenied, ValidationFailed, Conflict)
 """Errors that are raised before anything is written: the transaction may go on."""
+
+_PAIRS: Final[TypeAdapter[list[tuple[str, str]]]] = TypeAdapter(list[tuple[Id, Id]])
 
 _FIRST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 0.25
@@ -96,13 +100,19 @@ class Settings:
             ValidationFailed: the limit is not between 1 and the largest page.
         """
         self._check_limit(limit)
+        try:
+            pairs = _PAIRS.validate_python(list(exclude))
+        except (TypeError, ValidationError):
+            raise ValidationFailed(
+                "Exclude threads as (tenant, thread id) pairs.", path="exclude"
+            ) from None
         with translated():
             rows = runnable(
                 connection,
                 schema=self.schema,
                 clock=self.clock,
                 limit=limit,
-                exclude=[(str(tenant), str(thread)) for tenant, thread in exclude],
+                exclude=pairs,
             )
         return [Runnable.model_validate(dict(row)) for row in rows]
 
