@@ -145,6 +145,9 @@ def test_cancelled_at_any_statement_nothing_is_held(
     name: str, stubborn: bool, database_url: str
 ) -> None:
     async def main() -> int:
+        dialect = make_async_engine(database_url).dialect
+        if stubborn and dialect.name == "sqlite" and not dialect.has_terminate:
+            pytest.skip("this aiosqlite or SQLAlchemy cannot close a connection without awaiting")
         at = 1
         while await _cancelled_at(database_url, name, at, stubborn=stubborn):
             at += 1
