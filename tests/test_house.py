@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "engine_assistant"
 FILE_LINES = 300
+# A model of the record, or the table of its states, reads better in one piece.
+RIG_LINES = 500
 FUNCTION_LINES = 60
 TOOLS = {
     "lint": "ruff check .",
@@ -39,9 +41,10 @@ def test_the_tools_find_nothing(name: str) -> None:
 
 
 def test_files_stay_short() -> None:
-    sizes = {path: text.count("\n") for path, text, _ in _sources(PACKAGE, ROOT / "tests" / "rig")}
-    assert sizes, "found no source"
-    assert {path: lines for path, lines in sizes.items() if lines >= FILE_LINES} == {}
+    for folder, most in ((PACKAGE, FILE_LINES), (ROOT / "tests" / "rig", RIG_LINES)):
+        sizes = {path: text.count("\n") for path, text, _ in _sources(folder)}
+        assert sizes, f"found no source in {folder}"
+        assert {path: lines for path, lines in sizes.items() if lines >= most} == {}
 
 
 def test_functions_stay_short() -> None:
