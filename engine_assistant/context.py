@@ -8,7 +8,13 @@ from typing import Protocol
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
-from engine_assistant.model.errors import PermissionDenied, ValidationFailed
+from engine_assistant.model.errors import (
+    Conflict,
+    Internal,
+    NotFound,
+    PermissionDenied,
+    ValidationFailed,
+)
 from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.permissions import RUN
@@ -130,8 +136,13 @@ class Context:
 
     def emit_rows(self, rows: Sequence[MilestoneRow]) -> None:
         """Hand milestones to the host's outbox."""
-        if self.emit is not None:
+        if self.emit is None:
+            return
+        try:
             self.emit(self.connection, tuple(Milestone.of(row) for row in rows))
+        except (NotFound, PermissionDenied, ValidationFailed, Conflict) as error:
+            # The change is written by now, so this is no refusal that leaves nothing behind.
+            raise Internal("The host's emit refused a milestone.", error=error.code) from error
 
     def ungated(self) -> "Context":
         """Return the same context for a module that has done its own checks."""

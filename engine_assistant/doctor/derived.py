@@ -112,6 +112,8 @@ class Derived:
     """The message whose turn-start must come next."""
     let_go: tuple[int, str] | None = None
     """Number and time of the closing after which nothing waited in a waiting turn."""
+    after_close: int | None = None
+    """Since which event everything is dated after the thread was closed."""
     calls: dict[str, Call] = field(default_factory=dict)
     open_calls: dict[str, Call] = field(default_factory=dict)
     says: dict[tuple[str, int, str], Say] = field(default_factory=dict)

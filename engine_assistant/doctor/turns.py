@@ -29,6 +29,7 @@ __all__ = ["admit", "end", "rest", "turn_start", "user_message"]
 
 def admit(derived: Derived, event: Known, seq: int, at: str) -> None:
     """Note an event that may not stand where it stands."""
+    _date(derived, seq, at)
     if derived.starting is not None and not isinstance(event, TurnStart):
         derived.starting = None
         derived.notes.add(Code.ORDER, f"event {seq}", "A turn-start must follow a message.")
@@ -39,6 +40,18 @@ def admit(derived: Derived, event: Known, seq: int, at: str) -> None:
             f"event {seq}",
             f"No {event.type} may stand here, where the turn is {state}.",
         )
+
+
+def _date(derived: Derived, seq: int, at: str) -> None:
+    """Keep where the log goes on after the thread was closed.
+
+    Times do not order events: a clock may step back. But a closing leaves no turn open, so what
+    was written after it begins at rest, and nothing dated before it follows.
+    """
+    if derived.closed_at is None or at <= derived.closed_at:
+        derived.after_close = None
+    elif derived.after_close is None and derived.turn_state is TurnState.IDLE:
+        derived.after_close = seq
 
 
 def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
@@ -120,6 +133,9 @@ def end(derived: Derived) -> None:
     where = f"event {derived.last_seq}"
     if derived.starting is not None:
         derived.notes.add(Code.ORDER, where, "The log ends between a message and its turn-start.")
+    if derived.after_close is not None:
+        place, message = f"event {derived.after_close}", "It is dated after the thread was closed."
+        derived.notes.add(Code.AFTER_CLOSE, place, message)
     if derived.closed_at is not None and derived.turn_state is not TurnState.IDLE:
         derived.notes.add(Code.ORDER, where, "The thread is closed, and its last turn never ended.")
 

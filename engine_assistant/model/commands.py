@@ -32,6 +32,7 @@ from engine_assistant.model.fields import (
     bounds_of,
     stored_bytes,
 )
+from engine_assistant.model.limits import LONGEST_WAIT
 from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
 
 __all__ = [
@@ -84,7 +85,7 @@ Approvers = Annotated[tuple[Id, ...], AfterValidator(_few)]
 
 Cursor = Annotated[str, Field(strict=True, min_length=1, max_length=4096)]
 StaleAfter = Annotated[float, Field(strict=True, ge=0.01, le=3600, allow_inf_nan=False)]
-ExpiresIn = Annotated[float, Field(strict=True, ge=0.001, le=366 * 86400, allow_inf_nan=False)]
+ExpiresIn = Annotated[float, Field(strict=True, ge=0.001, le=LONGEST_WAIT, allow_inf_nan=False)]
 
 
 class OnThread(Command):

@@ -1,11 +1,11 @@
 """How big things may be. Bytes are bytes of what is stored, never characters."""
 
 from dataclasses import dataclass, fields
-from typing import cast
+from typing import Final, cast
 
 from engine_assistant.model.errors import ValidationFailed
 
-__all__ = ["LIMITS", "Limits"]
+__all__ = ["LIMITS", "LONGEST_WAIT", "Limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +44,6 @@ class Limits:
 
 
 LIMITS = Limits()
+
+LONGEST_WAIT: Final = 366 * 86400
+"""Seconds that a request for approval may wait at most."""

@@ -90,7 +90,7 @@ def append_events(draft: Draft, command: AppendEvents) -> Plan[Appended]:
     first = draft.thread.last_seq + 1
     stopping = draft.thread.interrupt_requested_at is not None
     for event, body in zip(command.events, command.bodies, strict=True):
-        _append(draft, cast("Known", event), body)
+        _append(draft, command, cast("Known", event), body)
     if command.batch is not None:
         draft.thread = replace(
             draft.thread,
@@ -104,13 +104,16 @@ def append_events(draft: Draft, command: AppendEvents) -> Plan[Appended]:
     return draft.plan(Appended(events=tuple(draft.recorded), interrupt_requested=stopping))
 
 
-def _append(draft: Draft, event: Known, body: str) -> None:
+def _append(draft: Draft, command: AppendEvents, event: Known, body: str) -> None:
     if WRITERS[event.type] is not Writer.RUN:
         raise Conflict(
             ConflictReason.NOT_A_RUN_EVENT,
             "A run may not write this event. It belongs to a person, or to the engine.",
             type=event.type,
         )
+    if not holds_lease(draft.thread, command.run_id, command.fence):
+        # An event before this one rested the turn, and gave the lease up with it.
+        raise no_turn_open()
     refuse_resting(draft, event)
     if isinstance(event, ToolOutput | ToolError) and event.late:
         raise ValidationFailed("Only settle_execution records a late result.", path="events.late")

@@ -13,13 +13,13 @@ from engine_assistant.model.commands import ClaimExecution, SettleExecution
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import ConflictReason, not_found
 from engine_assistant.model.events import ExecutionClaimed, ToolError, ToolOutput
-from engine_assistant.model.machines import CALL, ApprovalState, ThreadStatus, Trigger
+from engine_assistant.model.machines import CALL, ApprovalState, CallState, ThreadStatus, Trigger
 from engine_assistant.model.rows import CallRow, Plan, RunRow
 from engine_assistant.model.views import Claim, Settled
 from engine_assistant.rules.binding import digest_again
 from engine_assistant.rules.calls import admit, end_call, refused
 from engine_assistant.rules.draft import Draft
-from engine_assistant.rules.runs import refuse_fenced, renew
+from engine_assistant.rules.runs import holds_lease, refuse_fenced, renew
 from engine_assistant.rules.turns import refuse_closed
 
 __all__ = ["claim_execution", "settle_execution"]
@@ -51,10 +51,17 @@ def claim_execution(
 
 
 def _is_repeated(draft: Draft, command: ClaimExecution, call: CallRow) -> bool:
-    """Return whether this attempt was answered before: judged before the lease."""
-    if command.attempt is None or (call.claimed_fence, call.claimed_attempt) != (
-        command.fence,
-        command.attempt,
+    """Return whether this attempt holds the right already, so that a lost answer is given again.
+
+    Only while the call still executes under the very lease that claimed it. A run that was
+    replaced must not hear that it may execute: then `run_fenced` is the answer, and the log
+    decides what happened.
+    """
+    if (
+        command.attempt is None
+        or call.state is not CallState.EXECUTING
+        or not holds_lease(draft.thread, command.run_id, command.fence)
+        or (call.claimed_fence, call.claimed_attempt) != (command.fence, command.attempt)
     ):
         return False
     if _difference(draft, command, call) is not None:

@@ -13,6 +13,7 @@ from engine_assistant.model.commands import RequestApproval
 from engine_assistant.model.digests import arguments_digest, request_digest
 from engine_assistant.model.errors import ConflictReason, ValidationFailed
 from engine_assistant.model.events import ApprovalRequest, ApprovalSlot, Known, body_of
+from engine_assistant.model.limits import LONGEST_WAIT
 from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, TurnState
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
@@ -118,6 +119,13 @@ def approval_request(draft: Draft, event: ApprovalRequest, body: str) -> int:
     admit(trigger, call)
     if to_text(draft.now) >= event.expires_at:
         raise refused(ConflictReason.APPROVAL_EXPIRED, call)
+    if event.expires_at > to_text(later(draft.now, LONGEST_WAIT)):
+        raise ValidationFailed(
+            f"A request may wait {LONGEST_WAIT // 86400} days at most.", path="expires_at"
+        )
+    if {slot.digest for slot in slots} & {row.digest for row in draft.approvals_of(call)}:
+        # The threshold is not in a person's digest: only a fresh nonce keeps an old card away.
+        raise ValidationFailed("A request asked again needs new nonces.", path="requests")
     for approval in draft.approvals_of(call):
         if APPROVAL.allows(trigger, approval.state):
             draft.put(replace(approval, state=APPROVAL.step(trigger, approval.state)))

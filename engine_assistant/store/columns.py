@@ -87,4 +87,5 @@ def any_of(column: str, states: Iterable[StrEnum]) -> str:
 def is_any_of(column: sa.ColumnElement[E], states: Iterable[E]) -> sa.ColumnElement[bool]:
     """Return the same condition as an expression, with the words spelled out as well."""
     words: list[sa.ColumnClause[E]] = [sa.literal_column(f"'{state.value}'") for state in states]
-    return column.in_(words)
+    # SQLite takes a partial index for `=` where it does not for IN with one word.
+    return column == words[0] if len(words) == 1 else column.in_(words)

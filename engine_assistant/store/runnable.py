@@ -37,7 +37,7 @@ def runnable(
         is_any_of(threads.c.turn_state, [TurnState.OPEN]), free
     )
     lapsed = _arm(sa.literal("approvals-lapsed"), threads.c.next_deadline, exclude, limit).where(
-        is_any_of(threads.c.turn_state, [TurnState.AWAITING]), threads.c.next_deadline <= now
+        is_any_of(threads.c.turn_state, [TurnState.AWAITING]), threads.c.next_deadline <= now, free
     )
     both = sa.union_all(
         sa.select(opened.subquery("opened")), sa.select(lapsed.subquery("lapsed"))
