@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 from engine_assistant import OPERATIONS, Operations
 from engine_assistant.model import machines
 from engine_assistant.model.errors import ConflictReason
-from engine_assistant.model.events import PLAIN, WRITERS
+from engine_assistant.model.events import PLAIN, WRITERS, Known
 from engine_assistant.model.machine import Machine
 from engine_assistant.model.machines import CLOSING, MACHINES, OPEN_CALLS, REFUSALS, CallState
 
@@ -27,6 +28,7 @@ def generated() -> dict[str, str]:
     return {
         "machines.md": "\n".join(_machines()) + "\n",
         "operations.md": "\n".join(_operations()) + "\n",
+        "events.md": "\n".join(_events()) + "\n",
     }
 
 
@@ -79,6 +81,37 @@ def _machines() -> Iterator[str]:
             for name, writer in WRITERS.items()
         ],
     )
+
+
+def _events() -> Iterator[str]:
+    yield NOTE
+    yield "# The events"
+    yield ""
+    yield "What a thread is made of. The read form adds `seq` (the number), `turn` and `at`."
+    yield "Give run events to `append_events`, as models of `engine_assistant.model.events` or as"
+    yield 'dicts: `{"type": "text-delta", "text": "Hello"}`.'
+    yield ""
+    for model in get_args(Known):
+        kind = model.model_fields["type"].default
+        yield f"## {kind}"
+        yield ""
+        yield (inspect.getdoc(model) or "").replace("\n", " ")
+        yield ""
+        yield f"Written by: {WRITERS[kind].value}."
+        yield ""
+        schema = model.model_json_schema()
+        needed = schema.get("required", [])
+        rows = [
+            [f"`{name}`", _type(about), "required" if name in needed else _default(about)]
+            for name, about in schema["properties"].items()
+            if name not in ("seq", "turn", "at", "type")
+        ]
+        if rows:
+            yield from _table(["field", "type", "default"], rows)
+
+
+def _default(about: dict[str, object]) -> str:
+    return f"`{json.dumps(about.get('default'))}`"
 
 
 def _machine(machine: Machine[StrEnum]) -> Iterator[str]:
@@ -153,8 +186,7 @@ def _fields(title: str, schema: dict[str, object]) -> Iterator[str]:
     for field, about in properties.items():
         row = [f"`{field}`", _type(about)]
         if title == "Input":
-            default = json.dumps(about.get("default"))
-            row.append("required" if field in needed else f"`{default}`")
+            row.append("required" if field in needed else _default(about))
         rows.append(row)
     yield from _table(head, rows)
 
@@ -167,6 +199,8 @@ def _type(about: dict[str, object]) -> str:
         return " or ".join(kind for kind in kinds if kind != "null") + (
             ", may be null" if "null" in kinds else ""
         )
+    if "enum" in about and isinstance(about["enum"], list):
+        return ", ".join(f"`{word}`" for word in about["enum"])
     if "$ref" in about:
         return re.sub(r"(?<!^)(?=[A-Z])", " ", str(about["$ref"]).rsplit("/", 1)[-1]).lower()
     kind = str(about.get("type", "any JSON"))

@@ -102,6 +102,9 @@ def test_approving_from_the_terminal_approves_exactly_what_was_shown(
     stranger = run(database_url, "approve", waiting, "c1", "--as", "usr_bob", "--yes")
     assert (stranger.code, stranger.out) == (1, "")
     assert stranger.err.count("\n") == 1
+    unasked = run(database_url, "approve", waiting, "c1", "--as", "usr_alice")
+    assert (unasked.code, unasked.out) == (2, "")
+    assert "--yes" in unasked.err
     done = run(database_url, "approve", waiting, "c1", "--as", "usr_alice", "--yes")
     assert done.code == 0, done.err
     assert "the call is approved" in done.out
@@ -116,7 +119,18 @@ def test_approving_from_the_terminal_approves_exactly_what_was_shown(
 def test_denying_from_the_terminal_records_the_reason(
     database_url: str, me: Operations, waiting: str
 ) -> None:
-    done = run(database_url, "deny", waiting, "c1", "--as", "usr_alice", "--reason", "no", "--json")
+    done = run(
+        database_url,
+        "deny",
+        waiting,
+        "c1",
+        "--as",
+        "usr_alice",
+        "--reason",
+        "no",
+        "--json",
+        "--yes",
+    )
     assert done.code == 0, done.err
     assert done.rows == [{"ok": True, "seq": 8, "state": "denied", "missing": 0}]
     assert me.get_call(thread_id=waiting, call_id="c1").approvals[0].reason == "no"
@@ -148,8 +162,8 @@ def test_tail_follows_a_thread_until_it_is_closed(
 def test_looking_creates_nothing_and_says_what_to_do(tmp_path: Path, words: list[str]) -> None:
     missing = tmp_path / "missing.db"
     shown = run(f"sqlite:///{missing}", *words)
-    assert shown.code == 1
-    assert "db upgrade" in shown.err
+    assert shown.code == 3
+    assert f"db upgrade --database sqlite:///{missing}" in shown.err
     assert shown.err.count("\n") == 1
     assert not missing.exists()
 

@@ -55,7 +55,8 @@ def end(body: Callable[[Screen], ExitCode], *, json: bool, stopped: str = "Stopp
 
 
 def _tell(screen: Screen, error: AssistantError) -> ExitCode:
-    extra = error.facts.get("extra") is not None
+    # A package or a database that is not there, and not something wrong with one that is.
+    extra = error.facts.get("extra") is not None or error.facts.get("missing") is not None
     if screen.json:
         screen.data({"ok": False, "error": error.to_dict()})
     name = error.reason.value if isinstance(error, Conflict) else error.code

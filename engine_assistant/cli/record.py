@@ -133,7 +133,11 @@ def relay(
     every: Every = 1.0,
     database: Database = DEFAULT,
 ) -> None:
-    """Hand milestones out, one JSON object each, in order per thread and at least once."""
+    """Hand milestones out, one JSON object each, in order per thread and at least once.
+
+    What was taken is removed from the outbox, also when it goes to standard output. Without
+    `--once` it waits for more until Ctrl-C.
+    """
     from engine_assistant.cli.look import relay as look
 
     end(lambda screen: look.relay(screen, database, to=to, once=once, every=every), json=False)

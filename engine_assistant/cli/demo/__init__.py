@@ -49,6 +49,7 @@ def demo(screen: Screen, url: str, *, approve: bool | None) -> ExitCode:
     screen.say("\nIt is kept in ", end="")
     screen.say(shown(url), "bold")
     screen.say(f"tenant demo, thread {story.thread_id}")
+    screen.say(f"Look at it again: engine-assistant show {story.thread_id}", "dim")
     return ExitCode.GOOD
 
 

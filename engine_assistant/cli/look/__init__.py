@@ -16,7 +16,7 @@ from engine_assistant import (
     NotFound,
     ValidationFailed,
 )
-from engine_assistant.cli.database import absent_file, opened
+from engine_assistant.cli.database import absent_file, opened, shown
 from engine_assistant.model.service import Surveyed
 
 __all__ = ["auditor", "located", "looked_at"]
@@ -30,7 +30,11 @@ def looked_at(url: str) -> Iterator[Assistant]:
         Internal: there is no such SQLite file.
     """
     if absent_file(url):
-        raise Internal("The record's tables are not there. Run `engine-assistant db upgrade`.")
+        raise Internal(
+            f"There is no database at {shown(url)}. Make one with: engine-assistant db upgrade"
+            f" --database {shown(url)}",
+            missing=True,
+        )
     with opened(url) as assistant:
         yield assistant
 

@@ -9,11 +9,14 @@ from engine_assistant.cli.demo.telling import card
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.look import located, looked_at
 from engine_assistant.cli.screen import Screen, printable
+from engine_assistant.model import codec
+from engine_assistant.model.machines import ApprovalState
 from engine_assistant.model.views import ApprovalView
 
 __all__ = ["Answer", "answer", "approvals"]
 
 _PAGE = 200
+_WIDTH = 60
 
 
 def _person(tenant: str, principal: str) -> Caller:
@@ -34,6 +37,8 @@ def approvals(screen: Screen, url: str, *, tenant: str, person: str, state: str 
             cursor = page.cursor
             if cursor is None:
                 break
+    if count and state == ApprovalState.PENDING:
+        screen.say("Answer with: engine-assistant approve THREAD CALL --as PERSON, or deny", "dim")
     if not count:
         screen.say(f"Nothing {state or 'at all'} for {printable(person)}.", "dim")
     return ExitCode.GOOD
@@ -48,11 +53,16 @@ def _print(screen: Screen, view: ApprovalView) -> None:
             (view.thread_id, "bold"),
             f"  {printable(view.call_id)}  ",
             (printable(view.operation), "bold"),
-            f"  version {printable(view.version)}  ",
+            f" {_short(codec.dumps(view.input))}  ",
             (view.state.value, "cyan"),
             (f"  until {view.expires_at}", "dim"),
         )
     )
+
+
+def _short(text: str) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 @dataclass(frozen=True)
@@ -69,14 +79,21 @@ class Answer:
 
 
 def answer(screen: Screen, url: str, given: Answer) -> ExitCode:
-    """Show the card and record the answer to exactly what it shows."""
+    """Show the card and record the answer to exactly what it shows.
+
+    Without a terminal nobody is asked, so nothing is decided unless `--yes` says it is meant.
+    """
+    if not given.sure and not screen.interactive:
+        screen.error("nobody can be asked here: give --yes to decide without being asked")
+        return ExitCode.USAGE
     with looked_at(url) as assistant:
         tenant = located(assistant, given.thread_id, given.tenant).tenant_id
         person = assistant.acting_as(_person(tenant, given.person))
         view = _asked(person, given)
-        card(screen, view)
+        if view.state is ApprovalState.PENDING:
+            card(screen, view)
         verb = "Approve" if given.approved else "Deny"
-        if screen.interactive and not given.sure and not _confirmed(screen, verb):
+        if not given.sure and not _confirmed(screen, verb):
             screen.say("Nothing was recorded.")
             return ExitCode.FAILED
         decision = person.resolve_approval(

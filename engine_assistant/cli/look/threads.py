@@ -9,6 +9,7 @@ from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.service import Surveyed
+from engine_assistant.model.times import to_text
 
 __all__ = ["runs", "threads"]
 
@@ -76,16 +77,15 @@ def _thread_line(thread: Surveyed) -> Text:
 
 def _run_line(thread: Surveyed) -> Text:
     if thread.lease_until is not None:
-        until = thread.lease_until.isoformat(timespec="milliseconds")
-        held = f"run {printable(thread.run_id or '')}, fence {thread.fence}, until {until}"
+        run = printable(thread.run_id or "")
+        held = f"held by {run} under fence {thread.fence} until {to_text(thread.lease_until)}"
     elif thread.next_deadline is not None:
-        deadline = thread.next_deadline.isoformat(timespec="milliseconds")
-        held = f"waits for people until {deadline}"
+        held = f"waits for people until {to_text(thread.next_deadline)}"
     else:
         held = "nobody runs it"
     return Text.assemble(
         (thread.id, "bold"),
         f"  {printable(thread.tenant_id)}  ",
-        (f"{thread.turn_state.value:<9}", "cyan"),
+        (f"turn {thread.turn_state.value:<9}", "cyan"),
         held,
     )
