@@ -209,8 +209,8 @@ class Stage:
 # ---------------------------------------------------------------- events
 
 
-def proposal(call: str, tool: str = TOOL) -> Fields:
-    return {"type": "tool-input", "call_id": call, "tool": tool, "step": STEP, "input": INPUT}
+def proposal(call: str, tool: str = TOOL, tool_input: JsonValue = INPUT) -> Fields:
+    return {"type": "tool-input", "call_id": call, "tool": tool, "step": STEP, "input": tool_input}
 
 
 def output(call: str) -> Fields:
@@ -236,6 +236,7 @@ def ready_request(
     approvers: tuple[str, ...] = (OWNER,),
     expires_in: float = LONG,
     nonce: str = "n1",
+    tool_input: JsonValue = INPUT,
     **changes: object,
 ) -> dict[str, object]:
     """Make a request as a host would that mints for itself; `changes` come after the digest."""
@@ -254,7 +255,7 @@ def ready_request(
                 operation=OPERATION,
                 expires_at=expires_at,
                 nonce=nonce,
-                input=INPUT,
+                input=tool_input,
             )
         )
         slots.append({"approver": approver, "nonce": nonce, "digest": digest})
@@ -262,7 +263,7 @@ def ready_request(
         "type": "approval-request",
         "call_id": call,
         "tool": TOOL,
-        "input": INPUT,
+        "input": tool_input,
         "step": STEP,
         "operation": OPERATION,
         "version": VERSION,

@@ -1,0 +1,458 @@
+"""A thread in memory: the design told a second time, in the plainest way there is.
+
+It shares no rule and no table with the engine. Time is a number of milliseconds; a command either
+returns its answer or raises `Refused`, and then `trying` puts everything back.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from tests.machines.tables import ENDINGS, OPEN, REFUSED
+
+AWAITING, APPROVED = "awaiting-approval", "approved"
+PATIENCE = 10_000
+FINISHES = ("done", "interrupted", "max-tokens", "limit", "refused", "awaiting-approval")
+PLAIN = ("text-delta", "step-finish")
+
+
+class Refused(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def refuse(reason: str) -> NoReturn:
+    raise Refused(reason)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a request asks for. Two that are equal are the same request."""
+
+    people: tuple[str, ...]
+    required: int
+    expires: int
+    input: int
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that a run gives. Only requests have an `ask`."""
+
+    type: str
+    call: str = ""
+    input: int = 0
+    reason: str = ""
+    ask: Ask | None = None
+    reissue: bool = False
+
+
+@dataclass
+class Call:
+    input: int
+    order: int
+    state: str = "running"
+    fence: int | None = None
+    attempt: int | None = None
+    result: object = None
+    ask: Ask | None = None
+    ask_seq: int = 0
+    says: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Batch:
+    number: int
+    events: list[Event]
+    first: int
+    last: int
+
+
+@dataclass
+class Model:
+    """One thread, its log, its calls and its lease."""
+
+    now: int = 0
+    closed: bool = False
+    turn_state: str = "idle"
+    turn: int = 0
+    run: str | None = None
+    fence: int = 0
+    stale: int = 0
+    until: int = 0
+    since: int = 0
+    deadline: int = 0
+    stop: int | None = None
+    batch: Batch | None = None
+    calls: dict[str, Call] = field(default_factory=dict)
+    runs: dict[int, str] = field(default_factory=dict)
+    sent: dict[str, tuple[str, tuple[int, int, int]]] = field(default_factory=dict)
+    log: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+    milestones: list[str] = field(default_factory=lambda: ["thread-created"])
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        before = copy.deepcopy(self.__dict__)
+        try:
+            yield
+        except Refused:
+            self.__dict__ = before
+            raise
+
+    # ------------------------------------------------------------ what all of them use
+
+    def record(self, kind: str, call: str | None = None, state: str | None = None) -> int:
+        self.log.append((kind, call, state))
+        return len(self.log)
+
+    def in_order(self) -> list[str]:
+        return sorted(self.calls, key=lambda name: (self.calls[name].order, name))
+
+    def lapsed(self, call: Call) -> bool:
+        asked = call.state in (AWAITING, APPROVED)
+        return asked and call.ask is not None and self.now >= call.ask.expires
+
+    def waiting(self) -> list[Call]:
+        return [call for call in self.calls.values() if call.state == AWAITING]
+
+    def waits(self) -> bool:
+        return any(not self.lapsed(call) for call in self.waiting())
+
+    def live(self) -> bool:
+        return self.run is not None and self.until > self.now
+
+    def held_by(self, run: str, fence: int) -> bool:
+        return (self.run, self.fence) == (run, fence)
+
+    def close_call(self, name: str, state: str) -> None:
+        call = self.calls[name]
+        self.record("call-closed", name, state)
+        self.milestones.append("call-closed")
+        call.state = state
+        self.drop_pending(call, state)
+
+    def drop_pending(self, call: Call, state: str) -> None:
+        call.says = {who: state if say == "pending" else say for who, say in call.says.items()}
+
+    def expire(self, besides: str | None = None) -> None:
+        for name in self.in_order():
+            if name != besides and self.lapsed(self.calls[name]):
+                self.close_call(name, "expired")
+
+    def end_calls(self, row: str, *, lapse: bool = True) -> None:
+        for name in self.in_order():
+            call = self.calls[name]
+            if call.state not in OPEN:
+                continue
+            cell = "expired" if lapse and self.lapsed(call) else ENDINGS[row][call.state]
+            if "_" in cell:
+                refuse(cell)
+            if cell != "-":
+                self.close_call(name, cell)
+
+    def end_run(self, how: str) -> None:
+        if self.run is not None:
+            self.runs[self.fence] = how
+        self.run = None
+
+    def take_lease(self, how: str = "lost") -> None:
+        self.end_run(how)
+        self.fence += 1
+        self.batch = None
+
+    def reopen(self) -> None:
+        if self.turn_state == "awaiting":
+            self.turn_state, self.since = "open", self.now
+
+    def rest(self, state: str) -> None:
+        self.turn_state, self.stop = state, None
+        self.deadline = max((c.ask.expires for c in self.waiting() if c.ask), default=0)
+
+    def runnable(self) -> str | None:
+        if self.turn_state == "open" and not self.live():
+            return "no-run" if self.run is None else "lease-ran-out"
+        if self.turn_state == "awaiting" and self.now >= self.deadline:
+            return "approvals-lapsed"
+        return None
+
+    # ------------------------------------------------------------ the person
+
+    def send(self, text: str, key: str | None, *, supersede: bool) -> tuple[int, int, int, bool]:
+        if key in self.sent:
+            said, first = self.sent[key]
+            return (*first, True) if said == text else refuse("key_reused")
+        if self.closed:
+            refuse("thread_closed")
+        if self.turn_state == "open":
+            refuse("turn_in_progress")
+        if self.turn_state == "awaiting":
+            if self.waits() and not supersede:
+                refuse("approval_pending")
+            self.end_calls("superseded")
+        if self.run is not None:
+            self.take_lease()
+        self.turn_state, self.turn, self.since, self.stop = "open", self.turn + 1, self.now, None
+        receipt = (self.record("user-message"), self.record("turn-start"), self.turn)
+        self.milestones.append("turn-started")
+        if key is not None:
+            self.sent[key] = (text, receipt)
+        return (*receipt, False)
+
+    def interrupt(self) -> bool:
+        if self.closed:
+            refuse("thread_closed")
+        if self.turn_state == "idle":
+            return False
+        asked = self.stop
+        if self.turn_state == "open" and self.live():
+            if asked is None:
+                self.stop = self.now
+            if asked is None or self.now - asked < PATIENCE:
+                return False
+        self._end_turn()
+        self.take_lease()
+        return True
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        if self.turn_state != "idle":
+            self._end_turn()
+        self.take_lease("closed")
+        self.closed = True
+        self.milestones.append("thread-closed")
+
+    def _end_turn(self) -> None:
+        self.end_calls("interrupt or close")
+        self.record("turn-finish")
+        self.rest("idle")
+        self.milestones.append("turn-finished")
+
+    def resolve(
+        self, who: str, name: str, *, approved: bool, right_digest: bool, right_version: bool
+    ) -> tuple[int, str, int]:
+        call = self.calls.get(name)
+        if call is None or who not in call.says:
+            refuse("not_found")
+        if self.closed:
+            refuse("thread_closed")
+        if REFUSED[call.state]["resolve"] != "-":
+            refuse(REFUSED[call.state]["resolve"])
+        if call.says[who] != "pending":
+            refuse("already_resolved")
+        if approved and self.lapsed(call):
+            refuse("approval_expired")
+        if not right_digest or (approved and not right_version):
+            refuse("digest_mismatch")
+        self.expire(besides=name)
+        call.says[who] = "approved" if approved else "denied"
+        given = [say for say in call.says.values() if say == "approved"]
+        missing = call.ask.required - len(given) if approved and call.ask else 0
+        if not missing:
+            call.state = call.says[who]
+            self.drop_pending(call, "superseded")
+            self.reopen()
+        self.milestones.append("approval-resolved")
+        return self.record("approval-resolved", name, call.state), call.state, missing
+
+    # ------------------------------------------------------------ the run
+
+    def acquire(self, run: str, fence: int | None, stale: int) -> tuple[int, bool, int]:
+        if self.closed:
+            refuse("thread_closed")
+        if self.turn_state == "idle":
+            refuse("no_turn_open")
+        took_over = False
+        if fence is not None:
+            if not self.held_by(run, fence):
+                refuse("run_fenced")
+            self.expire()
+        else:
+            if self.run not in (None, run) and self.live():
+                refuse("run_in_progress")
+            took_over = self.run not in (None, run)
+            self.end_calls("the fence rises")
+            self.take_lease()
+            self.run, self.runs[self.fence] = run, "running"
+        if not self.waiting():
+            self.reopen()
+        self.stale, self.until = stale, self.now + stale
+        return self.fence, took_over, self.until
+
+    def fenced(self, run: str, fence: int) -> None:
+        if self.closed:
+            refuse("thread_closed")
+        if not self.held_by(run, fence):
+            refuse("run_fenced")
+
+    def beat(self, run: str, fence: int) -> tuple[bool, int]:
+        self.fenced(run, fence)
+        self.until = self.now + self.stale
+        return self.stop is not None, self.until
+
+    def release(self, run: str, fence: int) -> bool:
+        if not self.held_by(run, fence):
+            return False
+        self.end_calls("the fence rises", lapse=False)
+        self.end_run("released")
+        return True
+
+    def append(
+        self, run: str, fence: int, events: list[Event], number: int | None
+    ) -> tuple[int, int, bool | None]:
+        """Answer the first and last number, and whether to stop (None: given before)."""
+        done = self.batch
+        if done is not None and (fence, number) == (self.fence, done.number):
+            if done.events != events or self.run not in (None, run):
+                refuse("key_reused")
+            return done.first, done.last, None
+        self.fenced(run, fence)
+        if number is not None and number != (done.number if done else 0) + 1:
+            refuse("batch_gap")
+        first, stop = len(self.log) + 1, self.stop is not None
+        for event in events:
+            self._append(event)
+        if number is not None:
+            self.batch = Batch(number, events, first, len(self.log))
+        self.until = self.now + self.stale
+        return first, len(self.log), stop
+
+    def _append(self, event: Event) -> None:
+        if event.type == "turn-start":
+            refuse("not_a_run_event")
+        call = self.calls.get(event.call)
+        again = event.reissue and call is not None and call.state == AWAITING
+        if self.turn_state != "open" and not (self.turn_state == "awaiting" and again):
+            refuse("no_turn_open")
+        if event.type in PLAIN:
+            self.record(event.type)
+        elif event.type in ("turn-finish", "turn-error"):
+            self._finish(event)
+        elif event.type == "tool-input":
+            self._propose(event, call)
+        elif call is None:
+            refuse("call_state")
+        elif event.ask is not None:
+            self.ask(event.call, event.ask, reissue=event.reissue)
+        else:
+            self._end(event, call)
+
+    def _finish(self, event: Event) -> None:
+        rests = event.reason == "awaiting-approval"
+        if rests and not self.waits():
+            refuse("no_approval_pending")
+        self.end_calls(event.reason if event.reason in ENDINGS else "another reason")
+        self.record(event.type)
+        self.rest("awaiting" if rests else "idle")
+        self.end_run("finished")
+        failed = event.type == "turn-error"
+        self.milestones.append("turn-failed" if failed else "turn-finished")
+
+    def _propose(self, event: Event, call: Call | None) -> None:
+        if call is not None and call.state != "running":
+            refuse("call_state")
+        order = self.record("tool-input", event.call)
+        self.calls[event.call] = Call(event.input, order, fence=self.fence)
+
+    def _end(self, event: Event, call: Call) -> None:
+        cell = REFUSED[call.state][event.type]
+        if cell != "-":
+            refuse(cell)
+        if call.state == APPROVED and self.lapsed(call):
+            self.close_call(event.call, "expired")
+            return
+        self.record(event.type, event.call)
+        call.state = "done" if event.type == "tool-output" else "failed"
+        call.result = result_of(event.type)
+
+    def ask(self, name: str, ask: Ask, *, reissue: bool) -> int:
+        call = self.calls[name]
+        if ask.input != call.input:
+            refuse("digest_mismatch")
+        if not reissue and call.state == AWAITING and call.ask == ask:
+            return self.record("approval-request", name)
+        cell = REFUSED[call.state]["reissue" if reissue else "request"]
+        if cell != "-":
+            refuse(cell)
+        if self.now >= ask.expires:
+            refuse("approval_expired")
+        seq = self.record("approval-request", name)
+        self.calls[name] = replace(
+            call,
+            state=AWAITING,
+            ask=ask,
+            ask_seq=seq,
+            says=dict.fromkeys(ask.people, "pending"),
+            fence=None,
+        )
+        if self.turn_state == "awaiting":
+            self.rest_deadline()
+        self.milestones.append("approval-requested")
+        return seq
+
+    def rest_deadline(self) -> None:
+        self.deadline = max(call.ask.expires for call in self.waiting() if call.ask)
+
+    def request(self, run: str, fence: int, name: str, ask: Ask, *, reissue: bool) -> int:
+        self.fenced(run, fence)
+        call = self.calls.get(name)
+        if call is None:
+            refuse("call_state")
+        again = reissue and call.state == AWAITING
+        if self.turn_state != "open" and not (self.turn_state == "awaiting" and again):
+            refuse("no_turn_open")
+        # The engine copies the input itself.
+        seq = self.ask(name, replace(ask, input=call.input), reissue=reissue)
+        self.until = self.now + self.stale
+        return seq
+
+    def claim(
+        self, run: str, fence: int, name: str, tool_input: int, attempt: int | None
+    ) -> tuple[int, bool]:
+        call = self.calls.get(name)
+        tried = None if call is None else (call.fence, call.attempt)
+        if call is not None and attempt is not None and tried == (fence, attempt):
+            return (fence, True) if call.input == tool_input else refuse("key_reused")
+        self.fenced(run, fence)
+        if call is None:
+            refuse("not_found")
+        if call.ask is None:
+            refuse("call_state")
+        if REFUSED[call.state]["claim"] != "-":
+            refuse(REFUSED[call.state]["claim"])
+        if self.lapsed(call):
+            refuse("approval_expired")
+        if call.input != tool_input:
+            refuse("digest_mismatch")
+        self.record("execution-claimed", name)
+        call.state, call.fence, call.attempt = "executing", fence, attempt
+        self.until = self.now + self.stale
+        return fence, False
+
+    def settle(self, name: str, fence: int, kind: str) -> tuple[str, int | None, bool]:
+        call = self.calls.get(name)
+        if call is None:
+            refuse("not_found")
+        if call.fence != fence:
+            refuse("run_fenced")
+        if call.result == result_of(kind):
+            return call.state, None, True
+        if call.result is not None or call.state not in ("executing", "unknown"):
+            refuse("call_state")
+        call.result = result_of(kind)
+        if self.closed:
+            return call.state, None, False
+        call.state = "done" if kind == "tool-output" else "failed"
+        return call.state, self.record(kind, name), False
+
+
+def result_of(kind: str) -> object:
+    if kind == "tool-output":
+        return {"output": {"ok": True}}
+    return {"error": {"code": "broken", "message": "it broke"}}

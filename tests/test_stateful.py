@@ -1,0 +1,38 @@
+"""Random commands in random order: the engine and a small model of it must always agree.
+
+`ENGINE_ASSISTANT_TEST_WALKS` is how many walks are made on each database; without it, a few dozen
+that are the same in every run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from sqlalchemy import Engine
+
+from tests.rig.walks import Walk
+
+GIVEN = "ENGINE_ASSISTANT_TEST_WALKS"
+WALKS = int(os.environ.get(GIVEN, "25"))
+STEPS = 50
+SETTINGS = settings(
+    max_examples=WALKS,
+    stateful_step_count=STEPS,
+    derandomize=GIVEN not in os.environ,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+
+
+@pytest.mark.guarantee("G-MACH-19")
+def test_whatever_is_done_the_record_is_what_the_design_says(engine: Engine) -> None:
+    class OnThisDatabase(Walk):
+        pass
+
+    OnThisDatabase.engine = engine
+    run_state_machine_as_test(OnThisDatabase, settings=SETTINGS)
