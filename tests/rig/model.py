@@ -416,9 +416,11 @@ class Model:
         self, run: str, fence: int, name: str, tool_input: int, attempt: int | None
     ) -> tuple[int, bool]:
         call = self.calls.get(name)
-        tried = None if call is None else (call.fence, call.attempt)
-        if call is not None and attempt is not None and tried == (fence, attempt):
-            return (fence, True) if call.input == tool_input else refuse("key_reused")
+        tried = None if call is None else (call.state, call.fence, call.attempt)
+        # Given again while the right is held; later it is a new claim like any other.
+        if call is not None and attempt and self.held_by(run, fence):
+            if tried == ("executing", fence, attempt):
+                return (fence, True) if call.input == tool_input else refuse("key_reused")
         self.fenced(run, fence)
         if call is None:
             refuse("not_found")
