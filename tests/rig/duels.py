@@ -169,24 +169,33 @@ class Arena:
             return ahead.join(), self.attempt(second, engine)
 
     def wait_behind(
-        self, first: Side[T], second: Side[U], meanwhile: Callable[[], None]
+        self,
+        first: Side[T],
+        second: Side[U],
+        meanwhile: Callable[[], None],
+        *,
+        make: Callable[[sa.URL], sa.Engine] = make_engine,
     ) -> Outcome[U]:
-        """Let the second side wait, on SQLite too, for a first that is rolled back."""
+        """Let the second side wait, on SQLite too, for a first that is rolled back.
+
+        `make` makes the engine of the second side.
+        """
         if self.is_postgres:
-            return self.race(first, second, stop=Stop.WRITTEN, keep=False, meanwhile=meanwhile)[1]
-        patient = make_engine(self.url.update_query_dict({"timeout": str(PATIENCE)}))
+            with _disposed(make(self.url)) as engine:
+                return self.race(
+                    first, second, stop=Stop.WRITTEN, keep=False, meanwhile=meanwhile, engine=engine
+                )[1]
         begun = threading.Event()
+        patient = make(self.url.update_query_dict({"timeout": str(PATIENCE)}))
         sa.event.listen(patient, "before_cursor_execute", lambda *_: begun.set())
-        with self.holding(first, keep=False) as (ahead, gate):
+        with _disposed(patient), self.holding(first, keep=False) as (ahead, gate):
             waiter = Worker(lambda: self.attempt(second, patient), name="waiting side")
             # Its first statement is the one that waits.
             assert begun.wait(PATIENCE)
             meanwhile()
             gate.go()
             ahead.join()
-            answer = waiter.join()
-        patient.dispose()
-        return answer
+            return waiter.join()
 
     @contextmanager
     def holding(
@@ -361,6 +370,12 @@ class Arena:
         held = [(row.run_id, row.fence) for row in runs if row.ended_at is None]
         assert held == ([] if head.run_id is None else [(head.run_id, head.fence)])
         return [event.type for event in events]
+
+
+@contextmanager
+def _disposed(engine: sa.Engine) -> Iterator[sa.Engine]:
+    yield engine
+    engine.dispose()
 
 
 @contextmanager
