@@ -176,7 +176,9 @@ def test_an_unknown_thread_is_one_clear_line(database_url: str) -> None:
 
 
 @pytest.mark.guarantee("G-CLI-24")
-def test_a_reader_that_goes_away_is_no_traceback(database_url: str, waiting: str) -> None:
+def test_a_reader_that_goes_away_is_no_traceback(
+    database_url: str, me: Operations, waiting: str
+) -> None:
     with subprocess.Popen(
         command("tail", waiting, "--after", "0", "--every", "0.05", "--json"),
         env=environment(database_url),
@@ -188,7 +190,7 @@ def test_a_reader_that_goes_away_is_no_traceback(database_url: str, waiting: str
         assert tail.stderr is not None
         tail.stdout.readline()
         tail.stdout.close()
-        Assistant.from_url(database_url).acting_as(ALICE).close_thread(thread_id=waiting)
+        me.close_thread(thread_id=waiting)
         assert tail.stderr.read() == ""
         assert tail.wait(timeout=30) in (0, 1)
 

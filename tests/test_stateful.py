@@ -25,7 +25,7 @@ SETTINGS = settings(
     database=None,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, Phase.shrink],
+    phases=[Phase.generate, Phase.shrink] if GIVEN in os.environ else [Phase.generate],
 )
 
 

@@ -60,7 +60,7 @@ seldom = st.sampled_from((False, False, False, False, True))
 numbers = st.sampled_from((*["none"] * 6, *["next"] * 9, "same", "same", "again", "gap"))
 attempts = st.sampled_from((None, 1, 1, 2))
 late = st.sampled_from(("tool-output", "tool-error"))
-seconds = st.sampled_from((1, 1, 5, 5, 10, 15, 20, 600))
+seconds = st.sampled_from((1, 1, 5, 5, 10, 10, 20))
 people = st.sampled_from((*PEOPLE, OWNER, OWNER))
 
 
@@ -68,7 +68,7 @@ people = st.sampled_from((*PEOPLE, OWNER, OWNER))
 def asks(draw: st.DrawFn) -> Wanted:
     asked = draw(st.sampled_from((PEOPLE[:1], PEOPLE[:1], PEOPLE[:2], PEOPLE)))
     required = draw(st.integers(1, len(asked)))
-    return asked, required, draw(st.sampled_from((20_000, 600_000, 600_000)))
+    return asked, required, draw(st.sampled_from((10_000, 20_000, 600_000)))
 
 
 events = st.lists(

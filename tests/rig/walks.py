@@ -30,10 +30,10 @@ WHILE: Mapping[str, Mapping[str, int]] = {
     "idle": {"send": 12, "settle": 2, "resolve": 1, "time_passes": 1, "close": 1},
     "open": {
         "append": 9, "propose_and_ask": 5, "request": 4, "resolve": 6, "claim": 7, "settle": 3,
-        "acquire": 2, "beat": 1, "release": 1, "interrupt": 1, "time_passes": 3, "close": 1,
+        "acquire": 2, "beat": 1, "release": 1, "interrupt": 3, "time_passes": 4, "close": 1,
     },
     "awaiting": {
-        "resolve": 12, "acquire": 4, "request": 3, "append": 2, "send": 3, "time_passes": 3,
+        "resolve": 9, "acquire": 6, "request": 5, "append": 2, "send": 3, "time_passes": 6,
         "interrupt": 1, "settle": 1, "beat": 1, "release": 1, "close": 1,
     },
 }  # fmt: skip
@@ -300,7 +300,7 @@ class Walk(RuleBasedStateMachine):
     # ------------------------------------------------------------ the run's calls
 
     def request(self, draw: Draw) -> None:
-        reissue = draw(seldom)
+        reissue = draw(mostly if self.model.turn_state == "awaiting" else seldom)
         call = self.choose("again" if reissue else "approval-request", draw(drawn.picks))
         name, fence = self.holder(draw), self.fence(draw)
         people, required, wait = draw(asks())
