@@ -33,6 +33,8 @@ def request(derived: Derived, event: ApprovalRequest, seq: int, at: str) -> None
         return
     if at >= event.expires_at:
         derived.notes.add(Code.EXPIRY, f"event {seq}", "It had run out when it was asked.")
+    if {slot.digest for slot in slots} & {say.digest for say in call.says.values()}:
+        derived.notes.add(Code.REQUEST, f"event {seq}", "An old answer would answer it, too.")
     call.end_says(trigger)
     call.operation, call.version = event.operation, event.version
     call.expires_at, call.required = event.expires_at, event.required

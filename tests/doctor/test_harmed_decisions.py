@@ -29,6 +29,7 @@ RESOLVED = (
     + ZEROS
     + '","missing":0,"state":"approved","type":"approval-resolved"}'
 )
+EVENT = "tenant_id, thread_id, seq, type, turn, body, created_at"
 APPROVAL = (
     "tenant_id, thread_id, call_id, request_seq, approver_id, nonce, digest, state, decided_at,"
     " decided_seq, channel, reason"
@@ -79,6 +80,20 @@ HARMS = {
         Code.DIGEST,
         "approval c2/usr_alice",
         body(10, '"expires_at":"2030', '"expires_at":"2039'),
+    ),
+    "a request is asked again with the old nonces": harm(
+        "waiting",
+        Code.REQUEST,
+        "event 9",
+        copied(
+            "events",
+            EVENT,
+            EVENT.replace("seq", "9").replace(
+                "body", """replace(body, '"requests"', '"reissue":true,"requests"')"""
+            ),
+            "seq = 4",
+        ),
+        headed(9),
     ),
     "the request had run out": harm("everyday", Code.EXPIRY, "event 10", event(10, LATE)),
     "somebody decides who was not asked": harm(
