@@ -7,6 +7,7 @@ from engine_assistant.cli.database import opened, shown
 from engine_assistant.cli.demo.story import REQUEST, Story
 from engine_assistant.cli.demo.telling import card, refusals, timeline, told
 from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.options import DEFAULT
 from engine_assistant.cli.screen import Screen
 
 __all__ = ["demo"]
@@ -49,7 +50,8 @@ def demo(screen: Screen, url: str, *, approve: bool | None) -> ExitCode:
     screen.say("\nIt is kept in ", end="")
     screen.say(shown(url), "bold")
     screen.say(f"tenant demo, thread {story.thread_id}")
-    screen.say(f"Look at it again: engine-assistant show {story.thread_id}", "dim")
+    same = "" if url == DEFAULT else ", with the same --database"
+    screen.say(f"Look at it again{same}: engine-assistant show {story.thread_id}", "dim")
     return ExitCode.GOOD
 
 
