@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Engine
 
-from tests.rig.walks import Walk
+pytest.register_assert_rewrite("tests.rig.walks")
 
 GIVEN = "ENGINE_ASSISTANT_TEST_WALKS"
 WALKS = int(os.environ.get(GIVEN, "25"))
@@ -31,6 +31,8 @@ SETTINGS = settings(
 
 @pytest.mark.guarantee("G-MACH-19")
 def test_whatever_is_done_the_record_is_what_the_design_says(engine: Engine) -> None:
+    from tests.rig.walks import Walk
+
     class OnThisDatabase(Walk):
         pass
 

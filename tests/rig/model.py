@@ -177,7 +177,7 @@ class Model:
     def runnable(self) -> str | None:
         if self.turn_state == "open" and not self.live():
             return "no-run" if self.run is None else "lease-ran-out"
-        if self.turn_state == "awaiting" and self.now >= self.deadline:
+        if self.turn_state == "awaiting" and self.now >= self.deadline and not self.live():
             return "approvals-lapsed"
         return None
 
@@ -326,6 +326,8 @@ class Model:
     def _append(self, event: Event) -> None:
         if event.type == "turn-start":
             refuse("not_a_run_event")
+        if self.run is None:  # an event before this one rested the turn
+            refuse("no_turn_open")
         call = self.calls.get(event.call)
         again = event.reissue and call is not None and call.state == AWAITING
         if self.turn_state != "open" and not (self.turn_state == "awaiting" and again):
@@ -382,6 +384,8 @@ class Model:
             refuse(cell)
         if self.now >= ask.expires:
             refuse("approval_expired")
+        if call.ask is not None and call.ask.nonce == ask.nonce:
+            refuse("validation_failed")
         seq = self.record("approval-request", name)
         self.calls[name] = replace(
             call,
@@ -418,9 +422,9 @@ class Model:
         call = self.calls.get(name)
         tried = None if call is None else (call.state, call.fence, call.attempt)
         # Given again while the right is held; later it is a new claim like any other.
-        if call is not None and attempt and self.held_by(run, fence):
-            if tried == ("executing", fence, attempt):
-                return (fence, True) if call.input == tool_input else refuse("key_reused")
+        again = tried == ("executing", fence, attempt) and self.held_by(run, fence)
+        if call is not None and attempt is not None and again:
+            return (fence, True) if call.input == tool_input else refuse("key_reused")
         self.fenced(run, fence)
         if call is None:
             refuse("not_found")
