@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from engine_assistant import AssistantError, Conflict
 from engine_assistant.model.views import Settled
+from engine_assistant.store.tables import threads
 from tests.rig import drawn
 from tests.rig.drawn import HOPEFUL, INPUTS, START, Drawn, Wanted, asks, mostly, seldom
 from tests.rig.model import PLAIN, Ask, Event, Model, Refused
@@ -50,6 +51,11 @@ class Draw(Protocol):
     """How a command draws its values."""
 
     def __call__(self, strategy: st.SearchStrategy[T], /) -> T: ...
+
+
+def moment(milliseconds: int) -> datetime:
+    """Answer the time that is so many milliseconds after the start of a walk."""
+    return START + timedelta(milliseconds=milliseconds)
 
 
 class Walk(RuleBasedStateMachine):
@@ -109,9 +115,6 @@ class Walk(RuleBasedStateMachine):
         states = {*HOPEFUL.get(kind, ()), *(HOPEFUL["again"] if kind == "request" else ())}
         ripe = not states or any(call.state in states for call in self.model.calls.values())
         return much if ripe else 1
-
-    def until(self, milliseconds: int) -> datetime:
-        return START + timedelta(milliseconds=milliseconds)
 
     # One rule, not one for each command: Hypothesis switches rules off at random, and a walk
     # without one of a dozen would hardly ever come to the end of a call.
@@ -204,7 +207,7 @@ class Walk(RuleBasedStateMachine):
             assert isinstance(self.expected, tuple)
             *wanted, until = self.expected
             assert [lease.fence, lease.took_over] == wanted
-            assert lease.lease_until == self.until(until)
+            assert lease.lease_until == moment(until)
 
     def beat(self, draw: Draw) -> None:
         name, fence = self.holder(draw), self.fence(draw)
@@ -217,7 +220,7 @@ class Walk(RuleBasedStateMachine):
         if beat is not None:
             assert isinstance(self.expected, tuple)
             stop, until = self.expected
-            assert (beat.interrupt_requested, beat.lease_until) == (stop, self.until(until))
+            assert (beat.interrupt_requested, beat.lease_until) == (stop, moment(until))
 
     def release(self, draw: Draw) -> None:
         name, fence = self.holder(draw), self.fence(draw)
@@ -239,7 +242,7 @@ class Walk(RuleBasedStateMachine):
         """What a run does most of all, so that walks come far."""
         call = f"c{len(self.model.calls) + 1}"
         events = [Event("tool-input", call), self.asking(call, 0, draw(asks()))]
-        if draw(mostly):
+        if draw(st.booleans()):
             events.append(Event("turn-finish", reason="awaiting-approval"))
         self._append(self.holder(draw), self.fence(draw), events, draw(drawn.numbers))
 
@@ -404,6 +407,10 @@ def look(stage: Stage, model: Model, checked: int) -> None:
         "last_seq": len(model.log),
         "last_batch": model.batch.number if model.batch else 0,
         "milestones": len(model.milestones),
+        "open_since": moment(model.since) if model.turn_state == "open" else None,
+        "next_deadline": moment(model.deadline) if model.turn_state == "awaiting" else None,
+        "lease_until": moment(model.until) if model.run else None,
+        "interrupt_requested_at": None if model.stop is None else moment(model.stop),
     }
     assert [seq for seq, *_ in log] == list(range(checked + 1, len(model.log) + 1))
     assert [_seen(kind, body) for _, kind, body in log] == model.log[checked:]
@@ -427,10 +434,11 @@ def _seen(kind: str, body: str) -> tuple[str, str | None, str | None]:
     return kind, fields.get("call_id"), fields["state"] if states else None
 
 
-_HEAD = sa.text(
-    "SELECT status, turn_state, turn, run_id, fence, last_seq, last_batch, milestones"
-    " FROM assistant_threads WHERE id = :thread_id"
-)
+_T = threads.c
+_HEAD = sa.select(
+    _T.status, _T.turn_state, _T.turn, _T.run_id, _T.fence, _T.last_seq, _T.last_batch,
+    _T.milestones, _T.open_since, _T.next_deadline, _T.lease_until, _T.interrupt_requested_at,
+).where(_T.id == sa.bindparam("thread_id"))  # fmt: skip
 _CALLS = sa.text(
     "SELECT call_id, state, claimed_fence, claimed_attempt, input_seq"
     " FROM assistant_tool_calls WHERE thread_id = :thread_id"
