@@ -21,6 +21,7 @@ _PATIENCE = 10.0
 def relay(screen: Screen, url: str, *, to: str, once: bool, every: float) -> ExitCode:
     """Drain the outbox until it is empty (`once`), or for ever."""
     handler = _handler(to)
+    failed = False
     with looked_at(url) as assistant:
         while True:
             drained = assistant.drain_outbox(handler)
@@ -29,10 +30,11 @@ def relay(screen: Screen, url: str, *, to: str, once: bool, every: float) -> Exi
                     f"{failure.thread_id}: milestone {failure.n} was not taken"
                     f" ({failure.error}, try {failure.attempts})"
                 )
+            failed = failed or bool(drained.failures)
             if drained.handed_out:
                 continue
             if once:
-                return ExitCode.FAILED if drained.failures else ExitCode.GOOD
+                return ExitCode.FAILED if failed else ExitCode.GOOD
             time.sleep(every)
 
 
