@@ -25,7 +25,6 @@ from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
-from engine_assistant.store.alone import alone
 from engine_assistant.store.database import Database
 from engine_assistant.store.faults import translated
 from engine_assistant.store.runnable import runnable
@@ -88,8 +87,7 @@ class Settings:
             # Before BEGIN: on SQLite that takes the write lock.
             operation.admit(ctx)
             if mode is Mode.AUTOCOMMIT:
-                with alone(connection):
-                    return operation.admitted(ctx, command)
+                return operation.admitted(ctx, command)
             with connection.begin():
                 return operation.admitted(ctx, command)
 
@@ -141,7 +139,7 @@ class Mode(Enum):
     """What an operation needs of a connection of ours, as execution options."""
 
     TRANSACTION = MappingProxyType[str, str]({})
-    AUTOCOMMIT = MappingProxyType({BEGIN_OPTION: "NEVER"})
+    AUTOCOMMIT = MappingProxyType({"isolation_level": "AUTOCOMMIT"})
     """One statement, so BEGIN and COMMIT would be two more round trips. Postgres only."""
     SNAPSHOT = MappingProxyType({BEGIN_OPTION: DEFERRED})
     """Readers see one moment and do not take the file's write lock. SQLite only."""

@@ -1,14 +1,17 @@
 """The log: appended by the run that holds the lease, read by cursor."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from pydantic import ValidationError
 
 from engine_assistant.context import Context
+from engine_assistant.model import codec
 from engine_assistant.model.commands import AppendEvents, ReadEvents
 from engine_assistant.model.errors import Internal, Raced, not_found
 from engine_assistant.model.events import (
     EVENTS,
+    WRITERS,
     ApprovalRequest,
     Known,
     ToolError,
@@ -26,10 +29,9 @@ from engine_assistant.operations.opening import lock, may_read, open_draft
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import batches
 from engine_assistant.store import pages
-from engine_assistant.store.database import Database
 from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.pages import EventsRead
+from engine_assistant.store.pages import EventsRead, StoredEvent
 from engine_assistant.store.reads import find_thread
 from engine_assistant.store.writes import write
 
@@ -83,12 +85,13 @@ def _append_plain(ctx: Context, command: AppendEvents) -> Appended:
 
 def _appended(command: AppendEvents, head: Head) -> Appended:
     first = head.last_seq - len(command.events) + 1
-    turn, at = head.turn, head.now
+    events = (
+        recorded(event, seq=first + offset, turn=head.turn, at=head.now)
+        for offset, event in enumerate(command.events)
+    )
     return Appended.model_construct(
-        events=tuple(
-            [recorded(event, seq, turn, at) for seq, event in enumerate(command.events, first)]
-        ),
-        interrupt_requested=head.interrupt_requested,
+        events=tuple(events),
+        interrupt_requested=head.interrupt_requested_at is not None,
         duplicate=False,
     )
 
@@ -96,16 +99,17 @@ def _appended(command: AppendEvents, head: Head) -> Appended:
 def _first_answer(ctx: Context, thread: ThreadRow) -> Appended:
     """Answer a repeated batch with the events it wrote the first time."""
     first, last = thread.batch_first_seq or 1, thread.batch_last_seq or 0
-    db = ctx.database
-    read = pages.read_events(db, thread.id, after=first - 1, limit=last - first + 1)
+    read = pages.read_events(
+        ctx.database, thread.id, after=first - 1, limit=last - first + 1, last=None
+    )
     return Appended(
-        events=() if read is None else _typed(db, thread.id, read, last),
+        events=() if read is None else _typed(read),
         interrupt_requested=thread.interrupt_requested_at is not None,
         duplicate=True,
     )
 
 
-def _read(ctx: Context, command: ReadEvents, *, typed: bool) -> tuple[EventsRead, int]:
+def _read(ctx: Context, command: ReadEvents) -> tuple[EventsRead, int]:
     """Return a page that the caller may read, and the number it reaches to."""
     read = pages.read_events(
         ctx.database,
@@ -113,7 +117,6 @@ def _read(ctx: Context, command: ReadEvents, *, typed: bool) -> tuple[EventsRead
         after=command.after,
         limit=command.limit,
         last=command.last,
-        typed=typed,
     )
     if read is None or not may_read(ctx, read.subject_id):
         raise not_found()
@@ -124,43 +127,58 @@ def _read(ctx: Context, command: ReadEvents, *, typed: bool) -> tuple[EventsRead
 
 def read_events(ctx: Context, command: ReadEvents) -> EventPage:
     """Return typed events after a number."""
-    read, last_seq = _read(ctx, command, typed=True)
-    events = _typed(ctx.database, command.thread_id, read, last_seq)
-    return EventPage.model_construct(events=events, last_seq=last_seq, head_seq=read.head_seq)
+    read, last_seq = _read(ctx, command)
+    return EventPage.model_construct(events=_typed(read), last_seq=last_seq, head_seq=read.head_seq)
 
 
 def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
     """Return the same page as JSON, without making objects of it."""
-    read, last_seq = _read(ctx, command, typed=False)
-    numbers = f'"last_seq":{last_seq},"head_seq":{read.head_seq}'
-    return f'{{"events":[{read.records}],{numbers}}}'.encode()
+    read, last_seq = _read(ctx, command)
+    events = ",".join(_spliced(read))
+    return (f'{{"events":[{events}],"last_seq":{last_seq},"head_seq":{read.head_seq}}}').encode()
 
 
-def _typed(
-    db: Database, thread_id: str, read: EventsRead, through: int
-) -> tuple[Known | Unknown, ...]:
+def _spliced(read: EventsRead) -> Iterable[str]:
+    """Put number, turn and time into each stored body, which stays as it is."""
+    for seq, kind, turn, body, at in read.rows:
+        record = f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
+        if kind in WRITERS:
+            yield record + body[1:]
+        else:
+            yield f'{record}"type":"unknown","name":{codec.dumps(kind)},"body":{body}}}'
+
+
+def _typed(read: EventsRead) -> tuple[Known | Unknown, ...]:
     """Validate a page as one list.
 
     Raises:
         Internal: a stored event cannot be read; its number is named.
     """
-    events = _validated(read.records, read.facts)
-    if events is not None:
+    texts = list(_spliced(read))
+    try:
+        events = EVENTS.validate_json(f"[{','.join(texts)}]")
+    except ValidationError:
+        events = []
+    if len(events) == len(texts) and all(map(_is_of, events, read.rows)):
         return tuple(events)
     # One by one, because a body that is not JSON at all breaks the list around it.
-    singles = pages.single_events(db, thread_id, after=read.after, through=through)
-    broken = next((seq for seq, fact, record in singles if _validated(record, fact) is None), None)
+    pairs = zip(texts, read.rows, strict=True)
+    broken = next((row[0] for text, row in pairs if not _can_be_read(text, row)), None)
     raise Internal("A stored event cannot be read.", seq=broken)
 
 
-def _validated(records: str, facts: str) -> list[Known | Unknown] | None:
-    """Return events that are what their rows say: a body is one object, and no other's."""
+def _is_of(event: Known | Unknown, row: StoredEvent) -> bool:
+    """Return whether an event is what its row says: a body is one object, and no other's."""
+    seq, kind, turn, _, _ = row
+    return event.seq == seq and event.turn == turn and event.type in (kind, "unknown")
+
+
+def _can_be_read(text: str, row: StoredEvent) -> bool:
     try:
-        events = EVENTS.validate_json(f"[{records}]")
+        events = EVENTS.validate_json(f"[{text}]")
     except ValidationError:
-        return None
-    said = ",".join([f"{event.seq} {event.turn} {event.type}" for event in events])
-    return events if said == facts else None
+        return False
+    return len(events) == 1 and _is_of(events[0], row)
 
 
 APPEND_EVENTS: Final = Operation(

@@ -36,14 +36,11 @@ class Head:
     last_seq: int
     turn: int
     now: datetime
-    interrupt_requested: bool
+    interrupt_requested_at: datetime | None
 
 
 class Dialect(Protocol):
     """What Postgres and SQLite do differently."""
-
-    def __hash__(self) -> int:
-        """Let statements be kept for each."""
 
     def begin_write(self, db: Database) -> None:
         """Make sure that what follows is one transaction that may write.
@@ -78,12 +75,3 @@ class Dialect(Protocol):
 
     def as_text(self, moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[str]:
         """Return a time column as 24 bytes of UTC text, without making a datetime of it."""
-
-    def as_json(self, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        """Return a text as a JSON string, its quotes included."""
-
-    def tail(self, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        """Return a text without its first character, which is an ASCII one."""
-
-    def joined(self, texts: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        """Return the texts of all rows as one, joined by commas in the order of the rows."""

@@ -2,143 +2,84 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, cast
+from typing import cast
 
 import sqlalchemy as sa
 
-from engine_assistant.model.events import WRITERS
 from engine_assistant.model.fields import MAX_INTEGER
 from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
 from engine_assistant.model.rows import ApprovalRow, CallRow, ThreadRow
 from engine_assistant.model.times import from_text
 from engine_assistant.store.database import Database
-from engine_assistant.store.dialect import Dialect
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.reads import row_of
 from engine_assistant.store.tables import approvals, events, threads, tool_calls
 
 __all__ = [
     "EventsRead",
+    "StoredEvent",
     "approval_page",
     "bodies_of",
     "call_page",
     "read_events",
-    "single_events",
     "thread_page",
 ]
 
 
+StoredEvent = tuple[int, str, int, str, str]
+"""(seq, type, turn, body, time as text)"""
+
+
 @dataclass(frozen=True, slots=True)
 class EventsRead:
-    """A page of events in their read form, with the head they were read under.
-
-    Attributes:
-        subject_id: the thread's owner.
-        head_seq: the thread's last number.
-        after: the number before the page.
-        records: the events as JSON, joined by commas.
-        facts: of each event number, turn and type, to compare with what was read; joined by commas.
-    """
+    """A page of events as they are stored, in order, with the head they were read under."""
 
     subject_id: str
     head_seq: int
-    after: int
-    records: str
-    facts: str
-
-
-_TENANT: Final = sa.bindparam("in_tenant", type_=sa.Text)
-_THREAD: Final = sa.bindparam("in_thread", type_=sa.Text)
-_OF_THREAD: Final = (threads.c.tenant_id == _TENANT, threads.c.id == _THREAD)
-
-
-def _said(text: str) -> sa.ColumnElement[str]:
-    return sa.literal_column(f"'{text}'", sa.Text)
-
-
-def _records(kind: Dialect, *, last: bool = False) -> sa.Select[tuple[int, str, str]]:
-    """Build the events of a range, as (number, facts, read form) in order.
-
-    The database puts number, turn and time into each stored body, which stays as it is. Numbers
-    have no gap, so a page is a range of numbers: an index range scan, whatever the length of the
-    thread. A LIMIT would let the planner sort instead.
-    """
-    known = events.c.type.in_([_said(name) for name in sorted(WRITERS)])
-    seq, turn = sa.cast(events.c.seq, sa.Text), sa.cast(events.c.turn, sa.Text)
-    name = sa.case((known, events.c.type), else_=_said("unknown"))
-    fact = seq + _said(" ") + turn + _said(" ") + name
-    start = _said('{"seq":') + seq + _said(',"turn":') + turn + _said(',"at":"')
-    other = _said('"type":"unknown","name":') + kind.as_json(events.c.type) + _said(',"body":')
-    said = sa.case((known, kind.tail(events.c.body)), else_=other + events.c.body + _said("}"))
-    record = start + kind.as_text(events.c.created_at) + _said('",') + said
-    statement = (
-        sa.select(events.c.seq, fact.label("fact"), record.label("record"))
-        .where(events.c.tenant_id == _TENANT, events.c.thread_id == _THREAD)
-        .order_by(events.c.seq)
-    )
-    if last:
-        head = sa.select(threads.c.last_seq).where(*_OF_THREAD).scalar_subquery()
-        return statement.where(events.c.seq > head - sa.bindparam("in_last"))
-    return statement.where(
-        events.c.seq > sa.bindparam("in_after"), events.c.seq <= sa.bindparam("in_through")
-    )
-
-
-@lru_cache(maxsize=8)
-def _page(kind: Dialect, *, last: bool, typed: bool) -> sa.Select[tuple[str, int, str, str]]:
-    rows = _records(kind, last=last).subquery("records")
-    facts = kind.joined(rows.c.fact) if typed else sa.null()
-    page = sa.select(kind.joined(rows.c.record).label("records"), facts.label("facts")).subquery(
-        "page"
-    )
-    return (
-        sa.select(threads.c.subject_id, threads.c.last_seq, page.c.records, page.c.facts)
-        .select_from(threads.join(page, sa.true()))
-        .where(*_OF_THREAD)
-    )
+    rows: Sequence[StoredEvent]
 
 
 def read_events(
-    db: Database,
-    thread_id: str,
-    *,
-    after: int = 0,
-    limit: int = 0,
-    last: int | None = None,
-    typed: bool = True,
+    db: Database, thread_id: str, *, after: int, limit: int, last: int | None
 ) -> EventsRead | None:
     """Return the events of a range, with the thread's owner and head, in one statement.
 
-    One value holds them all: to make a row of each costs as much as to read it. `facts` are
-    empty unless `typed`.
+    Numbers have no gap, so a page is a range of numbers: an index range scan, whatever the
+    length of the thread. A LIMIT would let the planner sort instead.
     """
-    values: dict[str, object] = {"in_tenant": db.tenant, "in_thread": thread_id, "in_last": last}
-    if last is None:
-        values |= {"in_after": after, "in_through": min(after + limit, MAX_INTEGER)}
-    statement = _page(dialect_of(db.connection), last=last is not None, typed=typed)
-    found = db.send(statement, values).first()
-    if found is None:
-        return None
-    subject, head, records, facts = cast("tuple[str, int, str | None, str | None]", found)
-    before = after if last is None else max(head - last, 0)
-    return EventsRead(subject, head, before, records or "", facts or "")
-
-
-def single_events(
-    db: Database, thread_id: str, *, after: int, through: int
-) -> Sequence[tuple[int, str, str]]:
-    """Return the events of a range one by one: number, facts, read form."""
-    found = db.rows(
-        _records(dialect_of(db.connection)),
-        {
-            "in_tenant": db.tenant,
-            "in_thread": thread_id,
-            "in_after": after,
-            "in_through": through,
-        },
+    in_range = (
+        sa.and_(events.c.seq > after, events.c.seq <= min(after + limit, MAX_INTEGER))
+        if last is None
+        else events.c.seq > threads.c.last_seq - last
     )
-    return cast("Sequence[tuple[int, str, str]]", found)
+    joined = threads.outerjoin(
+        events,
+        sa.and_(
+            events.c.tenant_id == threads.c.tenant_id,
+            events.c.thread_id == threads.c.id,
+            in_range,
+        ),
+    )
+    statement = (
+        sa.select(
+            threads.c.subject_id,
+            threads.c.last_seq,
+            events.c.seq,
+            events.c.type,
+            events.c.turn,
+            events.c.body,
+            dialect_of(db.connection).as_text(events.c.created_at),
+        )
+        .select_from(joined)
+        .where(threads.c.tenant_id == db.tenant, threads.c.id == thread_id)
+        .order_by(events.c.seq)
+    )
+    found = db.rows(statement)
+    if not found:
+        return None
+    subject, head = cast("tuple[str, int]", found[0][:2])
+    rows = [row[2:] for row in found if row[2] is not None]
+    return EventsRead(subject, head, cast("list[StoredEvent]", rows))
 
 
 def thread_page(

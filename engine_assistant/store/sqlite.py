@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, cast
+from functools import lru_cache
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -11,23 +12,21 @@ from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.machines import ThreadStatus, TurnState
 from engine_assistant.model.rows import EventRow
 from engine_assistant.model.times import to_text, truncated
-from engine_assistant.store.columns import is_any_of
+from engine_assistant.store.columns import Instant
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.tables import events, threads
 
 __all__ = ["SQLITE"]
 
-_ONE: Final[sa.ColumnElement[int]] = sa.literal_column("1", sa.Integer)
-
 
 def _append_statement(*, numbered: bool) -> sa.Update:
     """Build the head of a plain append: guards, numbering and renewal in one UPDATE."""
     count = sa.bindparam("in_count", type_=sa.BigInteger)
     until = sa.func.strftime(
-        sa.literal_column("'%Y-%m-%dT%H:%M:%fZ'"),
-        sa.bindparam("in_now", type_=sa.Text),
-        sa.func.printf(sa.literal_column("'+%.3f seconds'"), threads.c.stale_after),
+        "%Y-%m-%dT%H:%M:%fZ",
+        sa.bindparam("in_now", type_=Instant()),
+        sa.func.printf("+%.3f seconds", threads.c.stale_after),
         type_=sa.Text,
     )
     values = {threads.c.last_seq: threads.c.last_seq + count, threads.c.lease_until: until}
@@ -36,16 +35,16 @@ def _append_statement(*, numbered: bool) -> sa.Update:
         threads.c.id == sa.bindparam("in_thread"),
         threads.c.fence == sa.bindparam("in_fence"),
         threads.c.run_id == sa.bindparam("in_run"),
-        is_any_of(threads.c.status, [ThreadStatus.OPEN]),
-        is_any_of(threads.c.turn_state, [TurnState.OPEN]),
+        threads.c.status == ThreadStatus.OPEN,
+        threads.c.turn_state == TurnState.OPEN,
     ]
     if numbered:
         batch = sa.bindparam("in_batch", type_=sa.BigInteger)
-        guards.append(threads.c.last_batch + _ONE == batch)
+        guards.append(threads.c.last_batch + 1 == batch)
         values |= {
             threads.c.last_batch: batch,
             threads.c.batch_digest: sa.bindparam("in_digest"),
-            threads.c.batch_first_seq: threads.c.last_seq + _ONE,
+            threads.c.batch_first_seq: threads.c.last_seq + 1,
             threads.c.batch_last_seq: threads.c.last_seq + count,
         }
     return (
@@ -57,7 +56,13 @@ def _append_statement(*, numbered: bool) -> sa.Update:
 
 
 _APPEND: Final = {numbered: _append_statement(numbered=numbered) for numbered in (False, True)}
-_INSERT: Final = sa.insert(events)
+
+
+@lru_cache(maxsize=16)
+def _insert_sql(dialect: sa.Dialect, schema: str | None) -> str:
+    """Compile the event insert once: the driver's executemany is the fastest there is."""
+    table = events if schema is None else events.to_metadata(sa.MetaData(), schema=schema)
+    return str(sa.insert(table).compile(dialect=dialect))
 
 
 class _Sqlite:
@@ -113,34 +118,44 @@ class _Sqlite:
             "in_fence": batch.fence,
             "in_run": batch.run_id,
             "in_count": len(batch.bodies),
-            "in_now": to_text(now),
-            "in_batch": batch.batch,
-            "in_digest": batch.digest,
+            "in_now": now,
         }
-        row = db.send(_APPEND[batch.batch is not None], values).first()
+        if batch.batch is not None:
+            values |= {"in_batch": batch.batch, "in_digest": batch.digest}
+        row = db.execute(_APPEND[batch.batch is not None], values).mappings().one_or_none()
         if row is None:
             return None
-        last_seq, turn, interrupted = cast("tuple[int, int, str | None]", row)
-        first = last_seq - len(batch.bodies) + 1
-        pairs = enumerate(zip(batch.types, batch.bodies, strict=True), first)
-        self._insert(
+        head = Head(**row, now=now)
+        first = head.last_seq - len(batch.bodies) + 1
+        self.insert_events(
             db,
             batch.thread_id,
-            [(seq, kind, turn, body, values["in_now"]) for seq, (kind, body) in pairs],
+            [
+                EventRow(seq=first + at, type=kind, turn=head.turn, body=body, created_at=now)
+                for at, (kind, body) in enumerate(zip(batch.types, batch.bodies, strict=True))
+            ],
         )
-        return Head(last_seq, turn, now, interrupt_requested=interrupted is not None)
+        return head
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
-        self._insert(
-            db,
-            thread_id,
-            [(row.seq, row.type, row.turn, row.body, to_text(row.created_at)) for row in rows],
+        # Compiled text is translated by nobody, so the host's own map is asked here.
+        mapped = db.connection.get_execution_options().get("schema_translate_map") or {}
+        sql = _insert_sql(db.connection.dialect, db.schema or mapped.get(None))
+        db.connection.exec_driver_sql(
+            sql,
+            [
+                (
+                    db.tenant,
+                    thread_id,
+                    row.seq,
+                    row.type,
+                    row.turn,
+                    row.body,
+                    to_text(row.created_at),
+                )
+                for row in rows
+            ],
         )
-
-    def _insert(self, db: Database, thread_id: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Write by the driver's executemany: the fastest there is."""
-        key = (db.tenant, thread_id)
-        db.send(_INSERT, [key + row for row in rows])
 
     def insert_new(self, db: Database, table: sa.Table, values: dict[str, object]) -> bool:
         statement = insert(table).values(values).on_conflict_do_nothing().returning(table.c[0])
@@ -148,15 +163,6 @@ class _Sqlite:
 
     def as_text(self, moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[str]:
         return sa.type_coerce(moment, sa.Text)
-
-    def as_json(self, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        return sa.func.json_quote(text, type_=sa.Text)
-
-    def tail(self, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        return sa.func.substr(text, sa.literal_column("2"), type_=sa.Text)
-
-    def joined(self, texts: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        return sa.func.group_concat(texts, sa.literal_column("','"), type_=sa.Text)
 
 
 SQLITE: Final = _Sqlite()
