@@ -11,7 +11,7 @@ __all__ = ["FULL", "QUICK", "Row", "Sizes", "Work", "at_least", "at_most", "rate
 
 Work = Callable[[], object]
 
-_WARM_UP: Final = 8
+_WARM_UP: Final = 20
 """Calls before anything counts: psycopg prepares a statement at its sixth use."""
 
 
