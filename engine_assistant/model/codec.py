@@ -203,7 +203,6 @@ def _build_writer() -> Callable[[object], str]:
 
 
 _write: Final = _build_writer()
-_quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
 
 
 def dumps(value: object) -> str:
@@ -213,8 +212,6 @@ def dumps(value: object) -> str:
     so NUL stays ``\u0000``), integers exact, floats in the shortest form that reads back equal.
     Raises ``JsonRefused`` for what cannot be written at all.
     """
-    if type(value) is str:
-        return _quoted(value)
     try:
         return _write(value)
     except RecursionError:

@@ -215,21 +215,21 @@ class AppendEvents(_Fenced):
         limits = bounds_of(info)
         if not 1 <= len(self.events) <= limits.batch_events:
             raise ValueError(f"a batch must hold 1 to {limits.batch_events} events")
-        for event in self.events:
+        total = 0
+        for event, body in zip(self.events, self.bodies, strict=True):
             if event.seq or event.turn or event.at is not None:
                 raise ValueError("seq, turn and at are given by the engine, not to it")
-        total = stored_bytes("".join(self.bodies))
-        # What is short as a whole has no long part.
-        if total > limits.event_bytes:
-            if any(stored_bytes(body) > limits.event_bytes for body in self.bodies):
+            size = stored_bytes(body)
+            if size > limits.event_bytes:
                 raise ValueError(f"an event must not be longer than {limits.event_bytes} bytes")
-            if total > limits.batch_bytes:
-                raise ValueError(f"a batch must not be longer than {limits.batch_bytes} bytes")
+            total += size
+        if total > limits.batch_bytes:
+            raise ValueError(f"a batch must not be longer than {limits.batch_bytes} bytes")
         return self
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        if any(type(event) is Unknown for event in self.events):
+        if any(isinstance(event, Unknown) for event in self.events):
             raise ValueError("an unknown event type cannot be appended")
         return self
 

@@ -258,33 +258,8 @@ PLAIN: Final = frozenset(
 EVENTS: Final[TypeAdapter[list[Known | Unknown]]] = TypeAdapter(list[Event])
 
 
-_SHAPES: Final = {
-    cls: tuple(
-        # A type is always written; a default of its own is equal to no value.
-        (name, f'"{name}":', object() if name == "type" or of.is_required() else of.default)
-        for name, of in sorted(cls.model_fields.items())
-        if name not in Recorded.model_fields
-    )
-    for cls in Known.__args__
-    if cls.model_fields["type"].default in PLAIN
-}
-"""The fields of each plain event in order: name, key in JSON, default."""
-
-
 def body_of(event: Known) -> str:
-    """Return the stored form of an event without a number: compact JSON, sorted keys, no defaults.
-
-    Plain events hold JSON values alone. Written field by field they take half the time.
-    """
-    shape = _SHAPES.get(type(event))
-    if shape is None:
-        fields = event.__pydantic_serializer__.to_python(event, exclude_defaults=True)
-        fields["type"] = event.type
-        return codec.dumps(fields)
-    values = event.__dict__
-    members = [
-        key + codec.dumps(value)
-        for name, key, default in shape
-        if (value := values[name]) != default
-    ]
-    return "{" + ",".join(members) + "}"
+    """Return the stored form: compact JSON, sorted keys, defaults (so `seq` too) left out."""
+    fields = event.__pydantic_serializer__.to_python(event, exclude_defaults=True)
+    fields["type"] = event.type
+    return codec.dumps(fields)
