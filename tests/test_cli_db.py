@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from engine_assistant import migrate
-from tests.rig.replays import COMMAND, environment, eventful, run, write_lines
+from tests.rig.command import COMMAND, environment, run
+from tests.rig.replays import eventful, write_lines
 
 SECRET = "geheim"
 UNREACHABLE = f"postgresql://someone:{SECRET}@127.0.0.1:1/x?password={SECRET}"

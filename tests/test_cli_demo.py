@@ -4,14 +4,16 @@ import json
 import os
 import pty
 import re
+import select
 import subprocess
 from pathlib import Path
+from time import monotonic
 
 import pytest
 import sqlalchemy as sa
 
 from tests.rig import replays
-from tests.rig.replays import COMMAND, environment, run
+from tests.rig.command import COMMAND, as_from_a_shell, environment, run
 
 APPROVED = [
     "user-message",
@@ -111,7 +113,11 @@ def _on_a_terminal(url: str, typed: bytes) -> tuple[int, str]:
     os.close(theirs)
     shown = b""
     waiting = True
+    until = monotonic() + 60
     while True:
+        if not select.select([ours], [], [], max(0, until - monotonic()))[0]:
+            process.kill()
+            raise AssertionError(f"nothing more was shown after:\n{shown.decode()}")
         try:
             read = os.read(ours, 4096)
         except OSError:  # Linux says so when the other side has gone
@@ -130,6 +136,7 @@ def _take_terminal(terminal: int) -> None:
     import fcntl
     import termios
 
+    as_from_a_shell()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 

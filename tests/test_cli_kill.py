@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.rig import replays
+from tests.rig.command import COMMAND, as_from_a_shell, environment
 from tests.rig.killing import Attempt, Zygote
 from tests.rig.processes import poll_until
-from tests.rig.replays import COMMAND, environment, eventful, write_lines
+from tests.rig.replays import eventful, write_lines
 
 GATED = ("refund",)
 CLAIMED = {"c6-1": 1, "c6-3": 1, "c10-1": 1, "c15-1": 1}
@@ -92,6 +93,7 @@ def _start(file: Path, url: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=as_from_a_shell,  # noqa: PLW1509 - only this thread is there
     )
 
 

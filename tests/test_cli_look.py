@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from engine_assistant import RUN, USE, Assistant, Caller, Operations
-from tests.rig.command import command, environment, run
+from tests.rig.command import COMMAND, on, told
 
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
 ROBOT = Caller(tenant="acme", principal="sys_robot", permissions={RUN}, system=True)
@@ -60,22 +60,22 @@ def waiting(me: Operations, robot: Operations) -> str:
 
 @pytest.mark.guarantee("G-CLI-20")
 def test_threads_and_runs_list_what_is_there(database_url: str, waiting: str) -> None:
-    (row,) = run(database_url, "threads", "--json").rows
+    (row,) = told(database_url, "threads", "--json").rows
     assert (row["id"], row["tenant_id"], row["turn_state"]) == (waiting, "acme", "awaiting")
-    assert waiting in run(database_url, "threads").out
-    assert waiting in run(database_url, "runs").out
-    assert run(database_url, "threads", "--tenant", "other", "--json").rows == []
-    assert "waits for people until" in run(database_url, "runs").out
+    assert waiting in told(database_url, "threads").out
+    assert waiting in told(database_url, "runs").out
+    assert told(database_url, "threads", "--tenant", "other", "--json").rows == []
+    assert "waits for people until" in told(database_url, "runs").out
 
 
 @pytest.mark.guarantee("G-CLI-20")
 def test_show_prints_conversation_calls_and_timeline(database_url: str, waiting: str) -> None:
-    shown = run(database_url, "show", waiting)
+    shown = told(database_url, "show", waiting)
     assert shown.code == 0, shown.err
     assert "assistant: I will refund it." in shown.out
     assert "awaiting-approval  (usr_alice pending)" in shown.out
     assert [line.split()[0] for line in shown.out.splitlines()[-7:]] == list("1234567")
-    rows = run(database_url, "show", waiting, "--json").rows
+    rows = told(database_url, "show", waiting, "--json").rows
     assert [next(iter(row)) for row in rows] == ["thread", "call", *["event"] * 7]
 
 
@@ -87,7 +87,7 @@ def test_hostile_text_cannot_steer_a_terminal(
     database_url: str, me: Operations, waiting: str, words: list[str]
 ) -> None:
     me.close_thread(thread_id=waiting)
-    shown = run(database_url, *(word.replace("THREAD", waiting) for word in words))
+    shown = told(database_url, *(word.replace("THREAD", waiting) for word in words))
     assert shown.code == 0, shown.err
     assert "\x1b" not in shown.out
     assert "\x07" not in shown.out
@@ -97,20 +97,20 @@ def test_hostile_text_cannot_steer_a_terminal(
 def test_approving_from_the_terminal_approves_exactly_what_was_shown(
     database_url: str, me: Operations, waiting: str
 ) -> None:
-    (row,) = run(database_url, "approvals", "--as", "usr_alice", "--tenant", "acme", "--json").rows
+    (row,) = told(database_url, "approvals", "--as", "usr_alice", "--tenant", "acme", "--json").rows
     assert (row["call_id"], row["state"], row["input"]) == ("c1", "pending", {"note": EVIL})
-    stranger = run(database_url, "approve", waiting, "c1", "--as", "usr_bob", "--yes")
+    stranger = told(database_url, "approve", waiting, "c1", "--as", "usr_bob", "--yes")
     assert (stranger.code, stranger.out) == (1, "")
     assert stranger.err.count("\n") == 1
-    unasked = run(database_url, "approve", waiting, "c1", "--as", "usr_alice")
+    unasked = told(database_url, "approve", waiting, "c1", "--as", "usr_alice")
     assert (unasked.code, unasked.out) == (2, "")
     assert "--yes" in unasked.err
-    done = run(database_url, "approve", waiting, "c1", "--as", "usr_alice", "--yes")
+    done = told(database_url, "approve", waiting, "c1", "--as", "usr_alice", "--yes")
     assert done.code == 0, done.err
     assert "the call is approved" in done.out
     call = me.get_call(thread_id=waiting, call_id="c1")
     assert (call.state, call.approvals[0].channel) == ("approved", "terminal")
-    again = run(database_url, "deny", waiting, "c1", "--as", "usr_alice", "--yes", "--json")
+    again = told(database_url, "deny", waiting, "c1", "--as", "usr_alice", "--yes", "--json")
     assert again.code == 1
     assert again.rows[-1]["ok"] is False
 
@@ -119,7 +119,7 @@ def test_approving_from_the_terminal_approves_exactly_what_was_shown(
 def test_denying_from_the_terminal_records_the_reason(
     database_url: str, me: Operations, waiting: str
 ) -> None:
-    done = run(
+    done = told(
         database_url,
         "deny",
         waiting,
@@ -140,10 +140,8 @@ def test_denying_from_the_terminal_records_the_reason(
 def test_tail_follows_a_thread_until_it_is_closed(
     database_url: str, me: Operations, waiting: str
 ) -> None:
-    words = command("tail", waiting, "--after", "6", "--every", "0.05", "--json")
-    with subprocess.Popen(
-        words, env=environment(database_url), stdout=subprocess.PIPE, text=True
-    ) as tail:
+    words = [*COMMAND, "tail", waiting, "--after", "6", "--every", "0.05", "--json"]
+    with subprocess.Popen(words, env=on(database_url), stdout=subprocess.PIPE, text=True) as tail:
         assert tail.stdout is not None
         assert '"turn-finish"' in tail.stdout.readline()
         me.send_message(thread_id=waiting, text="never mind", supersede_approvals=True)
@@ -161,7 +159,7 @@ def test_tail_follows_a_thread_until_it_is_closed(
 )
 def test_looking_creates_nothing_and_says_what_to_do(tmp_path: Path, words: list[str]) -> None:
     missing = tmp_path / "missing.db"
-    shown = run(f"sqlite:///{missing}", *words)
+    shown = told(f"sqlite:///{missing}", *words)
     assert shown.code == 3
     assert f"db upgrade --database sqlite:///{missing}" in shown.err
     assert shown.err.count("\n") == 1
@@ -170,7 +168,7 @@ def test_looking_creates_nothing_and_says_what_to_do(tmp_path: Path, words: list
 
 @pytest.mark.guarantee("G-CLI-24")
 def test_an_unknown_thread_is_one_clear_line(database_url: str) -> None:
-    shown = run(database_url, "show", "nope")
+    shown = told(database_url, "show", "nope")
     assert (shown.code, shown.out) == (1, "")
     assert shown.err == "error: not_found: There is no such thread in this database.\n"
 
@@ -180,8 +178,8 @@ def test_a_reader_that_goes_away_is_no_traceback(
     database_url: str, me: Operations, waiting: str
 ) -> None:
     with subprocess.Popen(
-        command("tail", waiting, "--after", "0", "--every", "0.05", "--json"),
-        env=environment(database_url),
+        [*COMMAND, "tail", waiting, "--after", "0", "--every", "0.05", "--json"],
+        env=on(database_url),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -197,15 +195,15 @@ def test_a_reader_that_goes_away_is_no_traceback(
 
 @pytest.mark.guarantee("G-CLI-25")
 def test_the_sql_of_the_upgrade_can_be_read_and_run(empty_postgres_url: str) -> None:
-    script = run(empty_postgres_url, "db", "sql").out
+    script = told(empty_postgres_url, "db", "sql").out
     engine = sa.create_engine(empty_postgres_url)
     with engine.begin() as connection:
         for statement in script.split(";\n"):
             if statement.strip() not in ("", "BEGIN", "COMMIT"):
                 connection.exec_driver_sql(statement)
     engine.dispose()
-    assert run(empty_postgres_url, "db", "check").code == 0
+    assert told(empty_postgres_url, "db", "check").code == 0
     assert (
         'GRANT SELECT, INSERT ON :"schema".assistant_events'
-        in run(empty_postgres_url, "db", "sql", "--grants").out
+        in told(empty_postgres_url, "db", "sql", "--grants").out
     )

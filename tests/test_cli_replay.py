@@ -7,7 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.rig import replays
-from tests.rig.replays import AIRLINE, WRITES, asks, call, eventful, result, run, says, write_lines
+from tests.rig.command import run
+from tests.rig.replays import AIRLINE, WRITES, asks, call, eventful, result, says, write_lines
 
 
 @pytest.mark.guarantee("G-CLI-01", "G-CLI-02", "G-CLI-03")

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from engine_assistant import Assistant
 from tests.relay.test_drain import live, waiting
-from tests.rig.command import command, environment, run
+from tests.rig.command import COMMAND, on, told
 
 
 class Receiver:
@@ -54,9 +54,9 @@ def receiver() -> Iterator[Receiver]:
 @pytest.mark.guarantee("G-RELAY-05")
 def test_to_standard_output(database_url: str, engine: sa.Engine) -> None:
     thread = live(Assistant(engine))
-    rows = run(database_url, "relay", "--once").rows
+    rows = told(database_url, "relay", "--once").rows
     assert [(row["thread_id"], row["n"]) for row in rows] == [(thread, n) for n in (1, 2, 3)]
-    assert run(database_url, "relay", "--once").rows == []
+    assert told(database_url, "relay", "--once").rows == []
 
 
 @pytest.mark.guarantee("G-RELAY-02", "G-RELAY-05")
@@ -66,7 +66,7 @@ def test_a_receiver_that_refuses_stalls_one_thread(
     assistant = Assistant(engine)
     bad, good = live(assistant), live(assistant)
     receiver.refused = bad
-    done = run(database_url, "relay", "--once", "--to", receiver.url)
+    done = told(database_url, "relay", "--once", "--to", receiver.url)
     assert done.code == 1
     assert "milestone 2 was not taken" in done.err
     assert dict(receiver.seen) == {bad: [1], good: [1, 2, 3]}
@@ -79,10 +79,9 @@ def test_two_relays_of_which_one_is_killed_lose_nothing(
 ) -> None:
     assistant = Assistant(engine)
     threads = [live(assistant, turns=2) for _ in range(12)]
-    words = command("relay", "--to", receiver.url, "--every", "0.05")
+    words = [*COMMAND, "relay", "--to", receiver.url, "--every", "0.05"]
     killed, other = (
-        subprocess.Popen(words, env=environment(database_url), stderr=subprocess.DEVNULL)
-        for _ in range(2)
+        subprocess.Popen(words, env=on(database_url), stderr=subprocess.DEVNULL) for _ in range(2)
     )
     try:
         for _ in range(7):
@@ -113,6 +112,6 @@ def test_two_relays_of_which_one_is_killed_lose_nothing(
 @pytest.mark.guarantee("G-RELAY-05")
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "nowhere", "ftp://x/"])
 def test_only_standard_output_or_http(database_url: str, to: str) -> None:
-    done = run(database_url, "relay", "--once", "--to", to)
+    done = told(database_url, "relay", "--once", "--to", to)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: validation_failed: --to must be stdout")

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from tests.rig.replays import environment
+from tests.rig.command import environment
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,8 @@
-"""Running `engine-assistant` as a script does, and reading what it recorded as an auditor does."""
+"""Conversations to replay, and reading what a replay recorded as an auditor does."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = [sys.executable, "-m", "engine_assistant.cli"]
 AIRLINE = ROOT.parent / "shared" / "data" / "conversations" / "airline.jsonl"
 WRITES = (
     "book_reservation",
@@ -28,29 +24,6 @@ WRITES = (
 """The tools of the airline that change something."""
 
 Message = dict[str, Any]
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Answer an environment without a terminal's habits, in which the package is found."""
-    drop = ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR", "ENGINE_ASSISTANT_DATABASE_URL", "COLUMNS")
-    kept = {name: value for name, value in os.environ.items() if name not in drop}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
-
-
-def run(
-    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, piped."""
-    return subprocess.run(
-        [*COMMAND, *map(str, words)],
-        cwd=cwd,
-        env=environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
 
 
 # ---------------------------------------------------------------- conversations
