@@ -9,12 +9,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from engine_assistant.assistant.settings import Settings
-from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.service import Drained, Failure, Milestone
 from engine_assistant.store import outbox
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.faults import translated
 from engine_assistant.store.outbox import Claimed
 
 __all__ = ["AsyncHandler", "Drain", "Handler", "Queue"]
@@ -72,15 +70,13 @@ class Drain:
         Raises:
             ValidationFailed: the limit is not between 1 and the largest page.
         """
-        most = self.settings.limits.page
-        if type(self.limit) is not int or not 1 <= self.limit <= most:
-            raise ValidationFailed(f"The limit must be an int between 1 and {most}.", path="limit")
+        self.settings.check_limit(self.limit)
 
     def claim(self, connection: sa.Connection) -> None:
         """Claim whole threads, oldest first, up to `limit` milestones: one short transaction."""
         good_until = time.monotonic() + self.hold_for
         db = Database(connection, "", schema=self.settings.schema, clock=self.settings.clock)
-        with translated(), connection.begin():
+        with connection.begin():
             left = self.limit
             for claimed in outbox.claim_threads(db, limit=self.limit, hold_for=self.hold_for):
                 rows = outbox.queued(db, claimed, left) if left else ()
@@ -97,7 +93,7 @@ class Drain:
         """Delete what was handed out, and let failing threads wait: a second transaction."""
         db = Database(connection, "", schema=self.settings.schema, clock=self.settings.clock)
         dialect = dialect_of(connection)
-        with translated(), connection.begin():
+        with connection.begin():
             dialect.begin_write(db)
             now = dialect.now(db)
             for queue in self.queues:

@@ -26,7 +26,6 @@ from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.database import Database
-from engine_assistant.store.faults import translated
 from engine_assistant.store.runnable import runnable
 from engine_assistant.store.survey import Survey, survey
 
@@ -83,13 +82,12 @@ class Settings:
     ) -> V:
         """Run one operation on a connection of ours, in a transaction unless it needs none."""
         ctx = self.context(connection, caller)
-        with translated():
-            # Before BEGIN: on SQLite that takes the write lock.
-            operation.admit(ctx)
-            if mode is Mode.AUTOCOMMIT:
-                return operation.admitted(ctx, command)
-            with connection.begin():
-                return operation.admitted(ctx, command)
+        # Before BEGIN: on SQLite that takes the write lock.
+        operation.admit(ctx)
+        if mode is Mode.AUTOCOMMIT:
+            return operation.admitted(ctx, command)
+        with connection.begin():
+            return operation.admitted(ctx, command)
 
     def runnable(
         self, connection: sa.Connection, limit: int, exclude: Sequence[tuple[str, str]]
@@ -99,21 +97,16 @@ class Settings:
         Raises:
             ValidationFailed: the limit is not between 1 and the largest page.
         """
-        self._check_limit(limit)
+        self.check_limit(limit)
         try:
             pairs = _PAIRS.validate_python(list(exclude))
         except (TypeError, ValidationError):
             raise ValidationFailed(
                 "Exclude threads as (tenant, thread id) pairs.", path="exclude"
             ) from None
-        with translated():
-            rows = runnable(
-                connection,
-                schema=self.schema,
-                clock=self.clock,
-                limit=limit,
-                exclude=pairs,
-            )
+        rows = runnable(
+            connection, schema=self.schema, clock=self.clock, limit=limit, exclude=pairs
+        )
         return [Runnable.model_validate(dict(row)) for row in rows]
 
     def survey(self, connection: sa.Connection, asked: Survey) -> list[Surveyed]:
@@ -122,13 +115,17 @@ class Settings:
         Raises:
             ValidationFailed: the limit is not between 1 and the largest page.
         """
-        self._check_limit(asked.limit)
-        with translated():
-            rows = survey(Database(connection, "", schema=self.schema), asked)
+        self.check_limit(asked.limit)
+        rows = survey(Database(connection, "", schema=self.schema), asked)
         names = tuple(Surveyed.model_fields)
         return [Surveyed(**{name: getattr(row, name) for name in names}) for row in rows]
 
-    def _check_limit(self, limit: int) -> None:
+    def check_limit(self, limit: int) -> None:
+        """Refuse a number of rows that no page may have.
+
+        Raises:
+            ValidationFailed: it is not an int between 1 and the largest page.
+        """
         if type(limit) is not int or not 1 <= limit <= self.limits.page:
             raise ValidationFailed(
                 f"The limit must be an int between 1 and {self.limits.page}.", path="limit"

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from engine_assistant.model.events import Event
+from engine_assistant.model.events import ApprovalSlot, Event
 from engine_assistant.model.fields import Json, Time
 from engine_assistant.model.machines import (
     ApprovalState,
@@ -30,7 +30,6 @@ __all__ = [
     "Page",
     "Released",
     "Request",
-    "Requested",
     "Say",
     "Settled",
     "Thread",
@@ -213,19 +212,11 @@ class Appended(View):
     duplicate: bool = False
 
 
-class Requested(View):
-    """One approver's nonce and digest."""
-
-    approver: str
-    nonce: str
-    digest: str
-
-
 class Request(View):
     """A recorded approval request."""
 
     seq: int
-    requests: tuple[Requested, ...]
+    requests: tuple[ApprovalSlot, ...]
     expires_at: str
 
 

@@ -33,7 +33,7 @@ def input_at(ctx: Context, call: CallRow, seq: int | None, kind: str) -> JsonVal
     Raises:
         Internal: the event is missing, or is not what the call's row says it is.
     """
-    stored, body, _ = read_body(ctx.database, call.thread_id, seq)
+    stored, body = read_body(ctx.database, call.thread_id, seq)
     fields = read_stored(body, seq=seq)
     if stored != kind or not isinstance(fields, dict) or fields.get("call_id") != call.call_id:
         raise Internal("An event is not the one that the call refers to.", seq=seq)

@@ -18,7 +18,7 @@ from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, 
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
 from engine_assistant.model.times import from_text, later, to_text
-from engine_assistant.model.views import Request, Requested
+from engine_assistant.model.views import Request
 from engine_assistant.rules.binding import digest_of
 from engine_assistant.rules.calls import admit, known_call, refused
 from engine_assistant.rules.draft import Draft
@@ -92,8 +92,7 @@ def request_approval(
     refuse_resting(draft, event)
     seq = approval_request(draft, event, body_of(event))
     renew(draft)
-    requests = tuple(Requested(**slot.model_dump()) for slot in slots)
-    return draft.plan(Request(seq=seq, requests=requests, expires_at=expires_at))
+    return draft.plan(Request(seq=seq, requests=slots, expires_at=expires_at))
 
 
 def approval_request(draft: Draft, event: ApprovalRequest, body: str) -> int:

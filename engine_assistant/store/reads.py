@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from datetime import datetime
 from typing import TypeVar, cast
 
 import sqlalchemy as sa
@@ -163,16 +162,16 @@ def gather_calls(
     return list(calls.values()), decisions
 
 
-def read_body(db: Database, thread_id: str, seq: int | None) -> tuple[str, str, datetime]:
-    """Return type, body and time of one event that a row refers to.
+def read_body(db: Database, thread_id: str, seq: int | None) -> tuple[str, str]:
+    """Return type and body of one event that a row refers to.
 
     Raises:
         Internal: there is no such event, so the record is broken.
     """
-    statement = sa.select(events.c.type, events.c.body, events.c.created_at).where(
+    statement = sa.select(events.c.type, events.c.body).where(
         events.c.tenant_id == db.tenant, events.c.thread_id == thread_id, events.c.seq == seq
     )
     found = db.rows(statement)
     if not found:
         raise Internal("An event that the record refers to is missing.", seq=seq)
-    return cast("tuple[str, str, datetime]", found[0])
+    return cast("tuple[str, str]", found[0])
