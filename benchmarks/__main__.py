@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.measure import FULL, QUICK, Row
 from benchmarks.rows import GROUPS, Place
-from tests.rig import postgres
+from engine_assistant.testing import postgres
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

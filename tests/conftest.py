@@ -2,7 +2,11 @@
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.rig.moves", "tests.rig.databases"]
+pytest_plugins = [
+    "tests.rig.moves",
+    "tests.rig.databases",
+    "engine_assistant.testing.plugin",
+]
 
 # Databases have no deadline per example; what a failed example was is printed to be run again.
 settings.register_profile("house", deadline=None, print_blob=True)

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
-from tests.rig import moves, processes
-from tests.rig.postgres import GIVEN_URL, PostgresServer, libpq
+from engine_assistant.testing import processes
+from engine_assistant.testing.polling import poll_until
+from engine_assistant.testing.postgres import GIVEN_URL, PostgresServer, libpq
+from tests.rig import moves
 from tests.rig.races import Barrier, Worker, backend_pid, wait_until_blocked
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +108,7 @@ def _alive(pid: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG and /proc are Linux's")
 def test_no_server_outlives_a_killed_run() -> None:
     env = {name: value for name, value in os.environ.items() if name != GIVEN_URL}
-    command = [sys.executable, "-m", "tests.rig.postgres"]
+    command = [sys.executable, "-m", "engine_assistant.testing.postgres"]
     run = subprocess.Popen(
         command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -116,14 +118,14 @@ def test_no_server_outlives_a_killed_run() -> None:
         psycopg.connect(libpq(url)).close()
         assert _alive(pid)
         run.send_signal(signal.SIGKILL)
-    processes.poll_until(lambda: not _alive(pid), lambda: f"{pid} lives on", 30)
+    poll_until(lambda: not _alive(pid), lambda: f"{pid} lives on", 30)
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(libpq(url))
     # Its folder stays behind, and goes when the next run makes one of its own.
     left = Path(str(url.query["host"]))
     assert left.exists()
     processes.Folder.make(processes.server_user()).remove()
-    processes.poll_until(lambda: not left.exists(), lambda: f"{left} was left behind", 30)
+    poll_until(lambda: not left.exists(), lambda: f"{left} was left behind", 30)
 
 
 def test_the_folder_of_a_living_run_is_left_alone() -> None:

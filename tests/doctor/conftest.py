@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, Engine
 
-from tests.rig import moves, postgres
+from engine_assistant.testing.postgres import PostgresServer
+from tests.rig import moves
 from tests.rig.databases import DATABASES
 from tests.rig.patient import Patient, admitted
 from tests.rig.record import Record, unfinished, walk
@@ -36,9 +37,7 @@ def sqlite_record(
 
 
 @pytest.fixture(scope="session")
-def postgres_record(
-    postgres_server: postgres.PostgresServer, migrated_template: str
-) -> Iterator[Record]:
+def postgres_record(postgres_server: PostgresServer, migrated_template: str) -> Iterator[Record]:
     name = postgres_server.create(migrated_template)
     yield from _walked(postgres_server.address(name), "postgres")
     postgres_server.drop(name)

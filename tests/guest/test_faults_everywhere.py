@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from engine_assistant import Assistant, AssistantError, Internal, Operations, Unavailable
 from engine_assistant.engines import make_engine
+from engine_assistant.testing.polling import poll_until
 from tests.rig.guest import (
     ALICE,
     HELLO,
@@ -26,7 +27,6 @@ from tests.rig.guest import (
     dump,
     kept,
 )
-from tests.rig.processes import poll_until
 
 
 @dataclass(frozen=True)

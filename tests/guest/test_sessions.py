@@ -17,6 +17,7 @@ from engine_assistant import (
     Unavailable,
     make_engine,
 )
+from engine_assistant.testing.polling import poll_until
 from tests.rig.guest import (
     ALICE,
     BOB,
@@ -27,7 +28,6 @@ from tests.rig.guest import (
     kept,
     opened,
 )
-from tests.rig.processes import poll_until
 from tests.rig.races import Barrier, Worker, wait_until_blocked
 
 

@@ -25,7 +25,7 @@ from engine_assistant.model.rows import ApprovalRow, CallRow, RunRow, ThreadRow
 from engine_assistant.model.views import Lease
 from engine_assistant.store import tables
 from engine_assistant.store.reads import row_of
-from tests.rig.processes import poll_until
+from engine_assistant.testing.polling import poll_until
 from tests.rig.races import PATIENCE, Worker, wait_until_blocked
 from tests.rig.sides import (
     ALICE,

@@ -24,7 +24,7 @@ from engine_assistant import (
     make_engine,
 )
 from engine_assistant.store.tables import METADATA
-from tests.rig.processes import poll_until
+from engine_assistant.testing.polling import poll_until
 
 ROOT: Final = Path(__file__).parent.parent.parent
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import URL
 
-from tests.rig.postgres import libpq
-from tests.rig.processes import Child, Folder, User, server_user
+from engine_assistant.testing.postgres import libpq
+from engine_assistant.testing.processes import Child, Folder, User, server_user
 
 # Few server connections: clients really do change places between transactions.
 POOL_SIZE = 4

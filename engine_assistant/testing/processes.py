@@ -1,7 +1,5 @@
 """Folders and child processes that are gone when the test run is gone, also after SIGKILL."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd
@@ -13,13 +11,16 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
-from time import monotonic
+from typing import Final, Self
 
-PREFIX = "engine-assistant-rig-"
-LAUNCH = Path(__file__).with_name("launch.py")
+from engine_assistant.testing.polling import poll_until
+
+__all__ = ["Child", "Folder", "User", "server_user"]
+
+PREFIX: Final = "engine-assistant-test-"
+LAUNCH: Final = Path(__file__).with_name("launch.py")
 # A socket's path must fit in some 100 bytes on every system.
-LONGEST_FOLDER = 60
+LONGEST_FOLDER: Final = 60
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class User:
 
 
 def server_user() -> User:
-    """Answer ourselves, or somebody unprivileged when we are root: servers refuse to be root."""
+    """Return ourselves, or somebody unprivileged when we are root: servers refuse to be root."""
     if os.geteuid() != 0:
         return User(os.geteuid(), os.getegid())
     for name in ("postgres", "nobody"):
@@ -51,7 +52,7 @@ class Folder:
     _lock: int
 
     @classmethod
-    def make(cls, user: User) -> Folder:
+    def make(cls, user: User) -> Self:
         """Make one that `user` may enter; remove those whose owner was killed."""
         place = _place()
         for old in place.glob(f"{PREFIX}*"):
@@ -67,12 +68,13 @@ class Folder:
         return cls(path, lock)
 
     def remove(self) -> None:
+        """Remove it and give the lock up."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def _place() -> Path:
-    """Answer the temporary folder, if others may pass through it and sockets fit; else /tmp."""
+    """Return the temporary folder, if others may pass through it and sockets fit; else /tmp."""
     place = Path(tempfile.gettempdir()).resolve()
     open_to_all = all(part.stat().st_mode & 0o001 for part in (place, *place.parents))
     if len(str(place)) > LONGEST_FOLDER or (os.geteuid() == 0 and not open_to_all):
@@ -110,7 +112,8 @@ class Child:
         user: User,
         log: Path,
         env: Mapping[str, str] | None = None,
-    ) -> Child:
+    ) -> Self:
+        """Start a program as `user`, with its output in `log`; it ends when we do."""
         words = [sys.executable, "-I", "-S", LAUNCH, os.getpid(), user.uid, user.gid, *command]
         with log.open("ab") as out:
             process = subprocess.Popen(
@@ -139,6 +142,7 @@ class Child:
             raise RuntimeError(f"{self.process.args!r} ended:\n{self.tail()}")
 
     def stop(self, seconds: float = 20) -> None:
+        """Ask it to stop; kill it when it has not after `seconds`."""
         self.process.send_signal(self.stop_signal)
         try:
             self.process.wait(seconds)
@@ -147,16 +151,5 @@ class Child:
             self.process.wait()
 
     def tail(self) -> str:
+        """Return the last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
-
-
-def poll_until(
-    true: Callable[[], bool], message: Callable[[], str], seconds: float, pause: float = 0.005
-) -> None:
-    """Ask until `true()`; raise TimeoutError(message()) after `seconds`."""
-    never = Event()
-    end = monotonic() + seconds
-    while not true():
-        if monotonic() > end:
-            raise TimeoutError(message())
-        never.wait(pause)
