@@ -48,6 +48,8 @@ _PATHS: Final = {
     "assistant_tool_calls": _BY_THREAD,
     "assistant_approvals": (*_BY_THREAD, "approver_id"),
     "assistant_files": _BY_THREAD,
+    "assistant_compactions": _BY_THREAD,
+    "assistant_contexts": _BY_THREAD,
     "assistant_outbox": _BY_THREAD,
 }
 
@@ -55,7 +57,7 @@ _PATHS: Final = {
 MANIFEST: Final = Manifest(
     module="assistant",
     version=__version__,
-    schema_revision="engine_assistant_0002",
+    schema_revision="engine_assistant_0003",
     stream_version=STREAM_VERSION,
     permissions=_PERMISSIONS,
     operations=tuple(

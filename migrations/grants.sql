@@ -16,11 +16,15 @@ GRANT SELECT, INSERT, UPDATE ON
   :"schema".assistant_inputs,
   :"schema".assistant_runs,
   :"schema".assistant_tool_calls,
-  :"schema".assistant_approvals
+  :"schema".assistant_approvals,
+  :"schema".assistant_compactions
 TO :"application";
 
 -- What is known of a file does not change.
 GRANT SELECT, INSERT ON :"schema".assistant_files TO :"application";
+
+-- The private context of a turn goes when the turn is over.
+GRANT SELECT, INSERT, UPDATE, DELETE ON :"schema".assistant_contexts TO :"application";
 
 -- The relay claims milestones and forgets what was handed out.
 GRANT SELECT, INSERT, UPDATE, DELETE ON :"schema".assistant_outbox TO :"application";
@@ -36,5 +40,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   :"schema".assistant_tool_calls,
   :"schema".assistant_approvals,
   :"schema".assistant_files,
+  :"schema".assistant_compactions,
+  :"schema".assistant_contexts,
   :"schema".assistant_outbox
 TO :"keeper";

@@ -61,6 +61,13 @@ class ConflictReason(StrEnum):
     KEY_REUSED = "key_reused"
     BATCH_GAP = "batch_gap"
     THREAD_ERASED = "thread_erased"
+    THREAD_EXISTS = "thread_exists"
+    QUEUE_FULL = "queue_full"
+    INPUT_SETTLED = "input_settled"
+    NOT_REPEATABLE = "not_repeatable"
+    STALE_HEAD = "stale_head"
+    RANGE_REFUSED = "range_refused"
+    ARCHIVE_UNSETTLED = "archive_unsettled"
 
 
 _PASSING: Final = frozenset(
@@ -74,6 +81,10 @@ _PASSING: Final = frozenset(
         ConflictReason.DIGEST_MISMATCH,
         ConflictReason.NO_TURN_OPEN,
         ConflictReason.BATCH_GAP,
+        ConflictReason.QUEUE_FULL,
+        ConflictReason.STALE_HEAD,
+        ConflictReason.RANGE_REFUSED,
+        ConflictReason.ARCHIVE_UNSETTLED,
     }
 )
 """Conflicts that another event, or other values, can lift. The rest are final."""

@@ -74,6 +74,19 @@ class ApprovalResolved(Recorded):
     reason: Reason | None = None
 
 
+class UnknownResolved(Recorded):
+    """A person said what became of an `unknown` call: it happened, so, or it did not."""
+
+    writer = Writer.PERSON
+    type: Literal["unknown-resolved"] = "unknown-resolved"
+    call_id: Id
+    happened: Flag
+    author: Id
+    output: Json = None
+    channel: Id | None = None
+    reason: Reason | None = None
+
+
 class StepStart(Recorded):
     """One request to the model begins."""
 
@@ -96,7 +109,10 @@ class ReasoningDelta(Recorded):
 
 
 class ToolInput(Recorded):
-    """The model proposes a call. The host mints `call_id`; the model's own id is a label."""
+    """The model proposes a call. The host mints `call_id`; the model's own id is a label.
+
+    `repeatable`: running the tool twice does no harm, so an `unknown` call may be tried again.
+    """
 
     type: Literal["tool-input"] = "tool-input"
     call_id: Id
@@ -104,6 +120,7 @@ class ToolInput(Recorded):
     input: Json
     step: Id
     provider_call_id: Id | None = None
+    repeatable: Flag = False
 
 
 class ApprovalSlot(Part):
@@ -204,6 +221,25 @@ class ExecutionClaimed(Recorded):
     request_digest: Sha256
 
 
+class CallRetried(Recorded):
+    """An `unknown` call that nobody had to approve runs again, under another fence."""
+
+    writer = Writer.ENGINE
+    type: Literal["call-retried"] = "call-retried"
+    call_id: Id
+    run_id: Id
+    fence: Count
+
+
+class SeededMessage(Recorded):
+    """Something said before this thread began, given to it when it was made. No turn holds it."""
+
+    writer = Writer.ENGINE
+    type: Literal["seeded-message"] = "seeded-message"
+    role: Literal["user", "assistant"]
+    text: Message
+
+
 class CallClosed(Recorded):
     """The call ended without a result of its own. `state` says how, `why` says by what."""
 
@@ -227,6 +263,7 @@ Known = (
     UserMessage
     | TurnStart
     | ApprovalResolved
+    | UnknownResolved
     | StepStart
     | TextDelta
     | ReasoningDelta
@@ -240,6 +277,8 @@ Known = (
     | TurnFinish
     | TurnError
     | ExecutionClaimed
+    | CallRetried
+    | SeededMessage
     | CallClosed
 )
 Event = Annotated[Known | Unknown, Field(discriminator="type")]

@@ -26,6 +26,9 @@ class Limits:
     integer_digits: int = 1000
     page: int = 1000
     approvers: int = 20
+    queued_inputs: int = 100
+    context_bytes: int = 1024 * 1024
+    summary_bytes: int = 256 * 1024
 
     def __post_init__(self) -> None:
         """Refuse a limit above its default: the engine was not measured there.

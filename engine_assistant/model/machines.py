@@ -34,7 +34,9 @@ ran it is gone). `unknown` is never retried in silence.
 An *approval* is one person's say over one request. A request that is asked again makes new
 rows and the old ones become `superseded`, so an old card can never approve a new request.
 
-An *input* is one message that somebody sent, and what became of it.
+An *input* is one message that somebody sent, and what became of it. It opens a turn at once, or it
+is `queued` while another turn is not over: then it is `opened` by the end of that turn, `absorbed`
+by that turn's own run, or `cancelled`. It stands in the log only once a turn holds it.
 """
 
 from collections.abc import Mapping
@@ -98,7 +100,7 @@ class ApprovalState(StrEnum):
 
 
 class InputState(StrEnum):
-    """What became of a message. Only `opened` is reached before inputs can be queued."""
+    """What became of a message."""
 
     QUEUED = "queued"
     OPENED = "opened"
@@ -106,13 +108,34 @@ class InputState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class WhenBusy(StrEnum):
+    """What to do with a message that cannot open a turn now."""
+
+    REFUSE = "refuse"
+    QUEUE = "queue"
+    STEER = "steer"
+    INTERRUPT = "interrupt"
+
+
+class Priority(StrEnum):
+    """Which queued message opens first."""
+
+    NORMAL = "normal"
+    NEXT = "next"
+
+
 class Trigger(StrEnum):
     """What moves a row: an operation, an event, or a column of the closing table."""
 
     SEND = "send-message"
+    QUEUE = "send-message, queued"
+    OPEN_NEXT = "the turn before it is over"
+    TAKE = "take-inputs"
+    EDIT = "edit-input"
+    WITHDRAW = "cancel-input"
     REST = "turn-finish awaiting-approval"
     FINISH = "turn-finish, turn-error"
-    END = "interrupt, close"
+    END = "interrupt, close, abandon"
     SETTLE = "a call is settled"
     LAPSE = "nothing unlapsed waits"
     ACQUIRE = "acquire-run"
@@ -130,6 +153,10 @@ class Trigger(StrEnum):
     ERROR = "tool-error"
     LATE_OUTPUT = "tool-output, late"
     LATE_ERROR = "tool-error, late"
+    RETRY = "call-retried"
+    RECLAIM = "execution-claimed, again"
+    HAPPENED = "unknown-resolved, it happened"
+    DID_NOT_HAPPEN = "unknown-resolved, it did not"
     EXPIRE = "call-closed, expired"
     SUPERSEDE = "call-closed, superseded"
     CANCEL = "call-closed, cancelled"
@@ -143,7 +170,7 @@ class Ending(StrEnum):
     FINISHED = "own turn-finish, another reason, or turn-error"
     RESTED = "own turn-finish, awaiting-approval"
     FENCED = "takeover, release, any rise of the fence"
-    ENDED = "interrupt, close"
+    ENDED = "interrupt, close, abandon"
     SUPERSEDED = "a message that supersedes"
 
 
@@ -189,6 +216,7 @@ TURN: Final = Machine(
     TurnState,
     {
         _T.SEND: {TurnState.IDLE: TurnState.OPEN, TurnState.AWAITING: TurnState.OPEN},
+        _T.OPEN_NEXT: {TurnState.IDLE: TurnState.OPEN},
         _T.REST: {TurnState.OPEN: TurnState.AWAITING},
         _T.SETTLE: {TurnState.AWAITING: TurnState.OPEN},
         _T.LAPSE: {TurnState.AWAITING: TurnState.OPEN},
@@ -222,6 +250,10 @@ CALL: Final = Machine(
         _T.ERROR: {_C.RUNNING: _C.FAILED, _C.APPROVED: _C.FAILED, _C.EXECUTING: _C.FAILED},
         _T.LATE_OUTPUT: {_C.EXECUTING: _C.DONE, _C.UNKNOWN: _C.DONE},
         _T.LATE_ERROR: {_C.EXECUTING: _C.FAILED, _C.UNKNOWN: _C.FAILED},
+        _T.RETRY: {_C.UNKNOWN: _C.RUNNING},
+        _T.RECLAIM: {_C.UNKNOWN: _C.EXECUTING},
+        _T.HAPPENED: {_C.UNKNOWN: _C.DONE},
+        _T.DID_NOT_HAPPEN: {_C.UNKNOWN: _C.CANCELLED},
         _T.EXPIRE: {_C.AWAITING: _C.EXPIRED, _C.APPROVED: _C.EXPIRED},
         **{_T(CLOSED_BY[s]): _closes_as(s) for s in (_C.SUPERSEDED, _C.CANCELLED, _C.UNKNOWN)},
     },
@@ -240,8 +272,18 @@ APPROVAL: Final = Machine(
         _T.CANCEL: {_A.PENDING: _A.CANCELLED},
     },
 )
-INPUT: Final[Machine[InputState]] = Machine(
-    "input", InputState, {_T.SEND: {None: InputState.OPENED}}
+INPUT: Final = Machine(
+    "input",
+    InputState,
+    {
+        _T.SEND: {None: InputState.OPENED},
+        _T.QUEUE: {None: InputState.QUEUED},
+        _T.OPEN_NEXT: {InputState.QUEUED: InputState.OPENED},
+        _T.TAKE: {InputState.QUEUED: InputState.ABSORBED},
+        _T.EDIT: {InputState.QUEUED: InputState.QUEUED},
+        _T.WITHDRAW: {InputState.QUEUED: InputState.CANCELLED},
+        _T.CLOSE: {InputState.QUEUED: InputState.CANCELLED},
+    },
 )
 
 MACHINES: Final = (TURN, RUN, CALL, APPROVAL, INPUT)
@@ -277,6 +319,10 @@ REFUSALS: Final[Mapping[Trigger, Mapping[CallState, Refused]]] = {
     _T.ERROR: _NO_RESULT,
     _T.LATE_OUTPUT: _elsewhere(_C.EXECUTING, _C.UNKNOWN),
     _T.LATE_ERROR: _elsewhere(_C.EXECUTING, _C.UNKNOWN),
+    _T.RETRY: _elsewhere(_C.UNKNOWN),
+    _T.RECLAIM: _elsewhere(_C.UNKNOWN),
+    _T.HAPPENED: _elsewhere(_C.UNKNOWN),
+    _T.DID_NOT_HAPPEN: _elsewhere(_C.UNKNOWN),
     _T.RESOLVE: {
         **_refuse(Refused.CALL_STATE, _C.RUNNING),
         **_refuse(Refused.ALREADY_RESOLVED, *_DECIDED),

@@ -8,15 +8,19 @@ from engine_assistant.model.machines import (
     ApprovalState,
     CallState,
     InputState,
+    Priority,
     RunState,
     ThreadStatus,
     TurnState,
+    WhenBusy,
 )
 
 __all__ = [
     "ApprovalRow",
     "CallRow",
     "Change",
+    "CompactionRow",
+    "ContextRow",
     "EventRow",
     "FileRow",
     "InputRow",
@@ -56,6 +60,10 @@ class ThreadRow:
     created_at: datetime
     last_active_at: datetime
     closed_at: datetime | None
+    queued: int
+    context_bytes: int
+    origin_tenant: str | None
+    import_digest: str | None
 
     def has_live_run(self, now: datetime) -> bool:
         """Return whether somebody holds the lease and may not be replaced yet."""
@@ -75,7 +83,15 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRow:
-    """One message that somebody sent."""
+    """One message that somebody sent. Turn and numbers are 0 until a turn holds it.
+
+    Attributes:
+        when_busy: what it was to do if it could not open a turn; None: it opened one at once.
+        position: its place in the order of admission among those that waited with it; 0: it
+            never waited.
+        joins: the position of the message in whose turn it opens: its own, unless coalesced.
+        body: text and files, while it waits.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("tenant_id", "thread_id", "id")
 
@@ -89,11 +105,24 @@ class InputRow:
     turn: int
     first_seq: int
     last_seq: int
+    when_busy: WhenBusy | None = None
+    priority: Priority = Priority.NORMAL
+    position: int = 0
+    joins: int = 0
+    body: str | None = None
+    queued_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One holding of the lease, kept after it ended."""
+    """One holding of the lease, kept after it ended.
+
+    Attributes:
+        turn: the turn that it was acquired in.
+        reason: by what it ended.
+        usage: what it has used up so far, as JSON.
+        operation: the last thing that it was seen doing, as JSON.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("tenant_id", "thread_id", "fence")
 
@@ -104,6 +133,10 @@ class RunRow:
     state: RunState
     started_at: datetime
     ended_at: datetime | None
+    turn: int
+    reason: str | None = None
+    usage: str | None = None
+    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +211,41 @@ class FileRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRow:
+    """A summary that stands for a range of events. The events stay as they are.
+
+    Attributes:
+        n: from 1, in the order in which they were made.
+        covered_by: the later one that stands for this one too.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("tenant_id", "thread_id", "n")
+
+    tenant_id: str
+    thread_id: str
+    n: int
+    from_seq: int
+    to_seq: int
+    summary: str
+    covered_by: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRow:
+    """Opaque state of the model's provider, kept for the turn that is not over. Never shown."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("tenant_id", "thread_id")
+
+    tenant_id: str
+    thread_id: str
+    turn: int
+    fence: int
+    state: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MilestoneRow:
     """One fact for the rest of the platform: ids, names and verdicts, never content."""
 
@@ -189,7 +257,7 @@ class MilestoneRow:
     created_at: datetime
 
 
-Row = InputRow | RunRow | CallRow | ApprovalRow | FileRow
+Row = InputRow | RunRow | CallRow | ApprovalRow | FileRow | CompactionRow | ContextRow
 """A row beside the head that a plan may change."""
 
 

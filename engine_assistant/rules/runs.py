@@ -107,6 +107,7 @@ def _take_lease(draft: Draft, run_id: str) -> bool:
             state=RUN.step(Trigger.ACQUIRE, None),
             started_at=draft.now,
             ended_at=None,
+            turn=draft.thread.turn,
         )
     )
     return holder not in (None, run_id)

@@ -44,6 +44,10 @@ def new_thread(
         created_at=now,
         last_active_at=now,
         closed_at=None,
+        queued=0,
+        context_bytes=0,
+        origin_tenant=None,
+        import_digest=None,
     )
 
 

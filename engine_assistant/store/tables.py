@@ -14,15 +14,19 @@ from engine_assistant.model.machines import (
     ApprovalState,
     CallState,
     InputState,
+    Priority,
     RunState,
     ThreadStatus,
     TurnState,
+    WhenBusy,
 )
 from engine_assistant.store.columns import IDENTITY, Instant, State, any_of
 
 __all__ = [
     "METADATA",
     "approvals",
+    "compactions",
+    "contexts",
     "events",
     "files",
     "inputs",
@@ -47,6 +51,11 @@ def _key(name: str) -> sa.Column[str]:
 
 def _number(name: str, *, null: bool = False) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=null)
+
+
+def _counter(name: str) -> sa.Column[int]:
+    """Return a number that an older writer, who does not know it, leaves at zero."""
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
 
 
 def _of_thread() -> sa.ForeignKeyConstraint:
@@ -86,6 +95,10 @@ threads: Final = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("last_active_at", Instant, nullable=False),
     sa.Column("closed_at", Instant),
+    _counter("queued"),
+    _counter("context_bytes"),
+    sa.Column("origin_tenant", IDENTITY),
+    sa.Column("import_digest", sa.Text),
     sa.CheckConstraint(any_of("status", ThreadStatus), name="status"),
     sa.CheckConstraint(any_of("turn_state", TurnState), name="turn_state"),
     sa.CheckConstraint("last_seq >= 0 AND fence >= 0 AND turn >= 0", name="counters"),
@@ -129,10 +142,24 @@ inputs: Final = sa.Table(
     _number("turn"),
     _number("first_seq"),
     _number("last_seq"),
+    sa.Column("when_busy", State(WhenBusy)),
+    sa.Column(
+        "priority", State(Priority), nullable=False, server_default=sa.text(f"'{Priority.NORMAL}'")
+    ),
+    _counter("position"),
+    _counter("joins"),
+    sa.Column("body", sa.Text),
+    sa.Column("queued_at", Instant),
     _of_thread(),
     sa.CheckConstraint(any_of("state", InputState), name="state"),
     sa.Index("ix_assistant_inputs_key", "tenant_id", "thread_id", "author_id", "key", unique=True),
     sa.Index("ix_assistant_inputs_author", "tenant_id", "author_id"),
+    _partial(
+        "ix_assistant_inputs_queued",
+        "tenant_id",
+        "thread_id",
+        where=any_of("state", (InputState.QUEUED,)),
+    ),
 )
 
 runs: Final = sa.Table(
@@ -145,6 +172,10 @@ runs: Final = sa.Table(
     sa.Column("state", State(RunState), nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("ended_at", Instant),
+    _counter("turn"),
+    sa.Column("reason", IDENTITY),
+    sa.Column("usage", sa.Text),
+    sa.Column("operation", sa.Text),
     _of_thread(),
     sa.CheckConstraint(any_of("state", RunState), name="state"),
 )
@@ -234,6 +265,32 @@ files: Final = sa.Table(
     sa.Column("content_type", sa.Text, nullable=False),
     _number("size"),
     sa.Column("sha256", sa.Text, nullable=False),
+    _of_thread(),
+)
+
+compactions: Final = sa.Table(
+    "assistant_compactions",
+    METADATA,
+    _key("tenant_id"),
+    _key("thread_id"),
+    sa.Column("n", sa.BigInteger, primary_key=True, autoincrement=False),
+    _number("from_seq"),
+    _number("to_seq"),
+    sa.Column("summary", sa.Text, nullable=False),
+    _number("covered_by", null=True),
+    sa.Column("created_at", Instant, nullable=False),
+    _of_thread(),
+)
+
+contexts: Final = sa.Table(
+    "assistant_contexts",
+    METADATA,
+    _key("tenant_id"),
+    _key("thread_id"),
+    _number("turn"),
+    _number("fence"),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("updated_at", Instant, nullable=False),
     _of_thread(),
 )
 

@@ -32,18 +32,18 @@ superseded         | unknown   | superseded        | superseded            | unk
 """)
 
 REFUSED = read_table("""
-state             | tool-input | request    | reissue    | tool-output           | tool-error        | late       | resolve          | claim
-running           | -          | -          | call_state | -                     | -                 | call_state | call_state       | call_state
-awaiting-approval | call_state | call_state | -          | approval_required     | approval_required | call_state | -                | approval_required
-approved          | call_state | call_state | -          | execution_not_claimed | -                 | call_state | already_resolved | -
-denied            | call_state | call_state | call_state | approval_denied       | approval_denied   | call_state | already_resolved | approval_denied
-executing         | call_state | call_state | call_state | -                     | -                 | -          | already_resolved | already_executed
-done              | call_state | call_state | call_state | call_state            | call_state        | call_state | already_resolved | already_executed
-failed            | call_state | call_state | call_state | call_state            | call_state        | call_state | already_resolved | already_executed
-expired           | call_state | call_state | call_state | call_closed           | call_closed       | call_state | approval_expired | approval_expired
-superseded        | call_state | call_state | call_state | call_closed           | call_closed       | call_state | call_closed      | call_closed
-cancelled         | call_state | call_state | call_state | call_closed           | call_closed       | call_state | call_closed      | call_closed
-unknown           | call_state | call_state | call_state | call_state            | call_state        | -          | already_resolved | already_executed
+state             | tool-input | request    | reissue    | tool-output           | tool-error        | late       | resolve          | claim             | decided anew
+running           | -          | -          | call_state | -                     | -                 | call_state | call_state       | call_state        | call_state
+awaiting-approval | call_state | call_state | -          | approval_required     | approval_required | call_state | -                | approval_required | call_state
+approved          | call_state | call_state | -          | execution_not_claimed | -                 | call_state | already_resolved | -                 | call_state
+denied            | call_state | call_state | call_state | approval_denied       | approval_denied   | call_state | already_resolved | approval_denied   | call_state
+executing         | call_state | call_state | call_state | -                     | -                 | -          | already_resolved | already_executed  | call_state
+done              | call_state | call_state | call_state | call_state            | call_state        | call_state | already_resolved | already_executed  | call_state
+failed            | call_state | call_state | call_state | call_state            | call_state        | call_state | already_resolved | already_executed  | call_state
+expired           | call_state | call_state | call_state | call_closed           | call_closed       | call_state | approval_expired | approval_expired  | call_state
+superseded        | call_state | call_state | call_state | call_closed           | call_closed       | call_state | call_closed      | call_closed       | call_state
+cancelled         | call_state | call_state | call_state | call_closed           | call_closed       | call_state | call_closed      | call_closed       | call_state
+unknown           | call_state | call_state | call_state | call_state            | call_state        | -          | already_resolved | already_executed  | -
 """)  # noqa: E501 - a table is read across
 
 # What the door answers. `not_found`: no row is there for this person to decide. `run_fenced`:

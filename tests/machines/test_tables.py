@@ -28,6 +28,10 @@ COLUMNS = {
     Trigger.LATE_ERROR: "late",
     Trigger.RESOLVE: "resolve",
     Trigger.CLAIM: "claim",
+    Trigger.RETRY: "decided anew",
+    Trigger.RECLAIM: "decided anew",
+    Trigger.HAPPENED: "decided anew",
+    Trigger.DID_NOT_HAPPEN: "decided anew",
 }
 MOVES = {
     "turn": {
@@ -37,8 +41,9 @@ MOVES = {
         ("a call is settled", "awaiting", "open"),
         ("nothing unlapsed waits", "awaiting", "open"),
         ("turn-finish, turn-error", "open", "idle"),
-        ("interrupt, close", "open", "idle"),
-        ("interrupt, close", "awaiting", "idle"),
+        ("interrupt, close, abandon", "open", "idle"),
+        ("interrupt, close, abandon", "awaiting", "idle"),
+        ("the turn before it is over", "idle", "open"),
     },
     "run": {
         ("acquire-run", "None", "running"),
@@ -59,7 +64,15 @@ MOVES = {
         ("call-closed, superseded", "pending", "superseded"),
         ("call-closed, cancelled", "pending", "cancelled"),
     },
-    "input": {("send-message", "None", "opened")},
+    "input": {
+        ("send-message", "None", "opened"),
+        ("send-message, queued", "None", "queued"),
+        ("the turn before it is over", "queued", "opened"),
+        ("take-inputs", "queued", "absorbed"),
+        ("edit-input", "queued", "queued"),
+        ("cancel-input", "queued", "cancelled"),
+        ("close-thread", "queued", "cancelled"),
+    },
     "call": {
         ("tool-input", "None", "running"),
         ("tool-input", "running", "running"),
@@ -78,6 +91,10 @@ MOVES = {
         ("tool-output, late", "unknown", "done"),
         ("tool-error, late", "executing", "failed"),
         ("tool-error, late", "unknown", "failed"),
+        ("call-retried", "unknown", "running"),
+        ("execution-claimed, again", "unknown", "executing"),
+        ("unknown-resolved, it happened", "unknown", "done"),
+        ("unknown-resolved, it did not", "unknown", "cancelled"),
         ("call-closed, expired", "awaiting-approval", "expired"),
         ("call-closed, expired", "approved", "expired"),
         ("call-closed, superseded", "awaiting-approval", "superseded"),
