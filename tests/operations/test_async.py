@@ -21,7 +21,8 @@ from engine_assistant import (
     make_async_engine,
 )
 from engine_assistant.assistant import AsyncBound
-from tests.rig.stage import ALICE, ASKED, BOB, INPUT, ROBOT, Clock, Values, delta, propose
+from engine_assistant.testing.clock import Clock
+from tests.rig.stage import ALICE, ASKED, BOB, INPUT, ROBOT, Values, delta, propose
 
 Call = Callable[[Caller, str, Values], dict[str, object]]
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from engine_assistant import ConflictReason, NotFound
-from tests.rig.stage import AUDITOR, START, Stage, delta, dump, refused
+from engine_assistant.testing.clock import START
+from tests.rig.stage import AUDITOR, Stage, delta, dump, refused
 
 
 @pytest.mark.guarantee("G-OPS-13")

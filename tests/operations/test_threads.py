@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from engine_assistant import USE, Assistant, Caller, ConflictReason, NotFound
 from engine_assistant.context import Context
-from tests.rig.stage import ALICE, AUDITOR, BOB, START, Play, Stage, delta, dump, refused
+from engine_assistant.testing.clock import START
+from tests.rig.stage import ALICE, AUDITOR, BOB, Play, Stage, delta, dump, refused
 
 
 @pytest.mark.guarantee("G-OPS-04")

@@ -143,7 +143,7 @@ def test_r14_a_serialization_failure_is_retried_into_the_right_refusal(
     with arena.holding(decide(scene), keep=True) as (ahead, gate):
         waiter = Worker(through_the_door)
         wait_until_blocked(arena.engine)
-        gate.go()
+        gate.release()
         ahead.join()
         error = waiter.error()
     assert isinstance(error, Conflict)
@@ -254,7 +254,7 @@ def test_r59_a_retry_asks_for_the_permission_again(
         waiter = Worker(lambda: side.does(Assistant(strict).acting_as(side.caller)))
         wait_until_blocked(arena.engine)
         held.keys.clear()
-        gate.go()
+        gate.release()
         ahead.join()
         error = waiter.error()
     assert isinstance(error, PermissionDenied)

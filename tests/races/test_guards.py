@@ -159,7 +159,7 @@ def test_without_the_lock_the_later_writer_still_keeps_nothing(
     with arena.holding(slow, keep=True, gate=decided) as (ahead, gate):
         arena.attempt(fast).get()
         kept = _everything(arena, thread_id)
-        gate.go()
+        gate.release()
         _assert_raced(ahead)
     assert _everything(arena, thread_id) == kept
     arena.log(thread_id)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from engine_assistant import Assistant, Raced, make_engine
 from engine_assistant.model.events import UserMessage
 from tests.rig.duels import Arena, Gate, Stop
-from tests.rig.races import PATIENCE, Worker
+from tests.rig.races import Worker
 from tests.rig.sides import ALICE, Fields, append, ask, proposal, send, words
 
 PLAIN = (words("plain"), words("words"))
@@ -165,10 +165,10 @@ def test_r30b_two_subscribers_do_not_take_one_milestone(arena: Arena) -> None:
     sa.event.listen(first, "commit", lambda _: gate.stop())
     drainer = Worker(lambda: Assistant(first).drain_outbox(lambda m: mine.append(m.n)))
     try:
-        assert gate.arrived.wait(PATIENCE)
+        gate.reached.wait()
         theirs = _drained(arena)
     finally:
-        gate.go()
+        gate.release()
     assert drainer.join().handed_out == 2
     first.dispose()
     assert (theirs, mine) == ([], [1, 2])

@@ -8,7 +8,6 @@ and does its operation again when the first is through.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from engine_assistant.model.views import Lease
 from engine_assistant.store import tables
 from engine_assistant.store.reads import row_of
 from engine_assistant.testing.polling import poll_until
+from engine_assistant.testing.races import Barrier, Signal
 from tests.rig.races import PATIENCE, Worker, wait_until_blocked
 from tests.rig.sides import (
     ALICE,
@@ -82,22 +82,16 @@ class Undone(Exception):
     """Rolls a transaction back on purpose."""
 
 
-class Gate:
-    """Where the first side stops, and what lets it go on."""
+class Gate(Barrier):
+    """A barrier for the first side alone."""
 
     def __init__(self) -> None:
-        self.arrived = threading.Event()
-        self._open = threading.Event()
+        super().__init__(PATIENCE)
 
     def stop(self) -> None:
-        """Stop here the first time; later times pass."""
-        first = not self.arrived.is_set()
-        self.arrived.set()
-        if first and not self._open.wait(PATIENCE):
-            raise TimeoutError("nobody let the first side go on")
-
-    def go(self) -> None:
-        self._open.set()
+        """Stop here the first time; later times pass, of the other side too."""
+        if not self.reached.is_set:
+            self.wait()
 
     def clock(self) -> datetime:
         """Stop where the clock is read: after the lock."""
@@ -161,11 +155,11 @@ class Arena:
                 waiter = Worker(lambda: self.attempt(second, engine), name="second side")
                 wait_until_blocked(self.engine, timeout=SEEN_WITHIN)
                 meanwhile()
-                gate.go()
+                gate.release()
                 return ahead.join(), waiter.join()
             assert isinstance(self.attempt(second, engine).error, Raced)
             meanwhile()
-            gate.go()
+            gate.release()
             return ahead.join(), self.attempt(second, engine)
 
     def wait_behind(
@@ -185,15 +179,15 @@ class Arena:
                 return self.race(
                     first, second, stop=Stop.WRITTEN, keep=False, meanwhile=meanwhile, engine=engine
                 )[1]
-        begun = threading.Event()
+        begun = Signal("the waiting side never began", PATIENCE)
         patient = make(self.url.update_query_dict({"timeout": str(PATIENCE)}))
         sa.event.listen(patient, "before_cursor_execute", lambda *_: begun.set())
         with _disposed(patient), self.holding(first, keep=False) as (ahead, gate):
             waiter = Worker(lambda: self.attempt(second, patient), name="waiting side")
             # Its first statement is the one that waits.
-            assert begun.wait(PATIENCE)
+            begun.wait()
             meanwhile()
-            gate.go()
+            gate.release()
             ahead.join()
             return waiter.join()
 
@@ -214,16 +208,16 @@ class Arena:
         ahead = Worker(lambda: self._ahead(side, gate, stop, keep=keep), name="first side")
         try:
             poll_until(
-                lambda: gate.arrived.is_set() or not ahead.running,
+                lambda: gate.reached.is_set or not ahead.running,
                 lambda: "the first side never came to its stop",
                 PATIENCE,
             )
-            if not gate.arrived.is_set():
+            if not gate.reached.is_set:
                 ahead.join().get()
                 raise AssertionError("the first side went through without a stop")
             yield ahead, gate
         finally:
-            gate.go()
+            gate.release()
 
     def _ahead(self, side: Side[T], gate: Gate, stop: Stop, *, keep: bool) -> Outcome[T]:
         clock = gate.clock if stop is Stop.LOCKED else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -26,6 +25,7 @@ from engine_assistant import (
     Operations,
 )
 from engine_assistant.store import tables
+from engine_assistant.testing.clock import Clock
 
 Values = dict[str, object]
 Rows = Mapping[str, list[tuple[object, ...]]]
@@ -44,7 +44,6 @@ TWIN = {
 
 INPUT = {"order": 1234567890123456789, "amount": 1.5}
 ASKED: Values = {"operation": "refunds/create", "version": "v1"}
-START = datetime(2030, 1, 1, tzinfo=UTC)
 
 PERSON_OPERATIONS = {
     "assistant/create-thread",
@@ -72,19 +71,6 @@ RUN_OPERATIONS = {
     "assistant/claim-execution",
     "assistant/settle-execution",
 }
-
-
-@dataclass
-class Clock:
-    """A clock that moves when it is told to."""
-
-    now: datetime = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
 
 
 @dataclass
