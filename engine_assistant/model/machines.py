@@ -3,7 +3,7 @@
 Rules that must be true if this file is true:
 
 1. Only this file spells a state. CHECK constraints, WHERE clauses, diagrams and the test
-   matrix are derived from the tables below.
+   matrix are derived from the tables below, and from `refusals` beside it.
 2. A state changes by a move that stands here, or not at all.
 3. No call leaves `running`, `awaiting-approval`, `approved` or `executing` without an event
    that says so, and every call ends with exactly one result.
@@ -287,54 +287,3 @@ INPUT: Final = Machine(
 )
 
 MACHINES: Final = (TURN, RUN, CALL, APPROVAL, INPUT)
-
-
-def _refuse(reason: Refused, *states: CallState) -> Mapping[CallState, Refused]:
-    return dict.fromkeys(states, reason)
-
-
-_ENDED = _refuse(Refused.CALL_CLOSED, _C.EXPIRED, _C.SUPERSEDED, _C.CANCELLED)
-# Whether an `unknown` call happened only settle_execution may say.
-_NO_RESULT = {
-    **_refuse(Refused.CALL_STATE, _C.DONE, _C.FAILED, _C.UNKNOWN),
-    **_refuse(Refused.APPROVAL_REQUIRED, _C.AWAITING),
-    **_refuse(Refused.APPROVAL_DENIED, _C.DENIED),
-    **_ENDED,
-}
-_LAPSED = {_C.EXPIRED: Refused.APPROVAL_EXPIRED}
-_DECIDED = (_C.APPROVED, _C.DENIED, _C.EXECUTING, _C.DONE, _C.FAILED, _C.UNKNOWN)
-_CLAIMED = (_C.EXECUTING, _C.DONE, _C.FAILED, _C.UNKNOWN)
-
-
-def _elsewhere(*admitted: CallState) -> Mapping[CallState, Refused]:
-    return _refuse(Refused.CALL_STATE, *(s for s in CallState if s not in admitted))
-
-
-REFUSALS: Final[Mapping[Trigger, Mapping[CallState, Refused]]] = {
-    # By trigger: with what it is refused in each state that it may not leave.
-    _T.TOOL_INPUT: _elsewhere(_C.RUNNING),
-    _T.REQUEST: _elsewhere(_C.RUNNING),
-    _T.REISSUE: _elsewhere(_C.AWAITING, _C.APPROVED),
-    _T.OUTPUT: {**_NO_RESULT, _C.APPROVED: Refused.EXECUTION_NOT_CLAIMED},
-    _T.ERROR: _NO_RESULT,
-    _T.LATE_OUTPUT: _elsewhere(_C.EXECUTING, _C.UNKNOWN),
-    _T.LATE_ERROR: _elsewhere(_C.EXECUTING, _C.UNKNOWN),
-    _T.RETRY: _elsewhere(_C.UNKNOWN),
-    _T.RECLAIM: _elsewhere(_C.UNKNOWN),
-    _T.HAPPENED: _elsewhere(_C.UNKNOWN),
-    _T.DID_NOT_HAPPEN: _elsewhere(_C.UNKNOWN),
-    _T.RESOLVE: {
-        **_refuse(Refused.CALL_STATE, _C.RUNNING),
-        **_refuse(Refused.ALREADY_RESOLVED, *_DECIDED),
-        **_ENDED,
-        **_LAPSED,
-    },
-    _T.CLAIM: {
-        **_refuse(Refused.CALL_STATE, _C.RUNNING),
-        **_refuse(Refused.APPROVAL_REQUIRED, _C.AWAITING),
-        **_refuse(Refused.APPROVAL_DENIED, _C.DENIED),
-        **_refuse(Refused.ALREADY_EXECUTED, *_CLAIMED),
-        **_ENDED,
-        **_LAPSED,
-    },
-}

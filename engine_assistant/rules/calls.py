@@ -8,7 +8,8 @@ from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import Conflict, ConflictReason, Fact
 from engine_assistant.model.events import ToolError, ToolInput, ToolOutput
-from engine_assistant.model.machines import CALL, REFUSALS, CallState, Trigger
+from engine_assistant.model.machines import CALL, CallState, Trigger
+from engine_assistant.model.refusals import REFUSALS
 from engine_assistant.model.rows import CallRow
 from engine_assistant.rules.closing import close_call
 from engine_assistant.rules.draft import Draft

@@ -12,7 +12,18 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from engine_assistant.model.errors import Internal
 from engine_assistant.model.times import from_text, to_text
 
-__all__ = ["IDENTITY", "Instant", "State", "any_of", "is_any_of"]
+__all__ = [
+    "IDENTITY",
+    "Instant",
+    "State",
+    "any_of",
+    "counter",
+    "is_any_of",
+    "key",
+    "number",
+    "of_thread",
+    "partial",
+]
 
 IDENTITY: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Text that compares bytewise: two ids are equal only if their bytes are."""
@@ -89,3 +100,30 @@ def is_any_of(column: sa.ColumnElement[E], states: Iterable[E]) -> sa.ColumnElem
     words: list[sa.ColumnClause[E]] = [sa.literal_column(f"'{state.value}'") for state in states]
     # SQLite takes a partial index for `=` where it does not for IN with one word.
     return column == words[0] if len(words) == 1 else column.in_(words)
+
+
+def key(name: str) -> sa.Column[str]:
+    """Return a part of a primary key."""
+    return sa.Column(name, IDENTITY, primary_key=True)
+
+
+def number(name: str, *, null: bool = False) -> sa.Column[int]:
+    """Return a number."""
+    return sa.Column(name, sa.BigInteger, nullable=null)
+
+
+def counter(name: str) -> sa.Column[int]:
+    """Return a number that an older writer, who does not know it, leaves at zero."""
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
+
+
+def of_thread() -> sa.ForeignKeyConstraint:
+    """Return the reference of a row to its thread."""
+    return sa.ForeignKeyConstraint(
+        ["tenant_id", "thread_id"], ["assistant_threads.tenant_id", "assistant_threads.id"]
+    )
+
+
+def partial(name: str, *columns: str, where: str) -> sa.Index:
+    """Return an index over those rows for which `where` holds."""
+    return sa.Index(name, *columns, postgresql_where=sa.text(where), sqlite_where=sa.text(where))

@@ -20,7 +20,17 @@ from engine_assistant.model.machines import (
     TurnState,
     WhenBusy,
 )
-from engine_assistant.store.columns import IDENTITY, Instant, State, any_of
+from engine_assistant.store.columns import (
+    IDENTITY,
+    Instant,
+    State,
+    any_of,
+    counter,
+    key,
+    number,
+    of_thread,
+    partial,
+)
 
 __all__ = [
     "METADATA",
@@ -45,58 +55,35 @@ METADATA: Final = sa.MetaData(
 )
 
 
-def _key(name: str) -> sa.Column[str]:
-    return sa.Column(name, IDENTITY, primary_key=True)
-
-
-def _number(name: str, *, null: bool = False) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, nullable=null)
-
-
-def _counter(name: str) -> sa.Column[int]:
-    """Return a number that an older writer, who does not know it, leaves at zero."""
-    return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
-
-
-def _of_thread() -> sa.ForeignKeyConstraint:
-    return sa.ForeignKeyConstraint(
-        ["tenant_id", "thread_id"], ["assistant_threads.tenant_id", "assistant_threads.id"]
-    )
-
-
-def _partial(name: str, *columns: str, where: str) -> sa.Index:
-    return sa.Index(name, *columns, postgresql_where=sa.text(where), sqlite_where=sa.text(where))
-
-
 threads: Final = sa.Table(
     "assistant_threads",
     METADATA,
-    _key("tenant_id"),
-    _key("id"),
+    key("tenant_id"),
+    key("id"),
     sa.Column("subject_id", IDENTITY, nullable=False),
     sa.Column("key", IDENTITY),
     sa.Column("title", sa.Text),
     sa.Column("status", State(ThreadStatus), nullable=False),
     sa.Column("turn_state", State(TurnState), nullable=False),
-    _number("turn"),
+    number("turn"),
     sa.Column("open_since", Instant),
     sa.Column("next_deadline", Instant),
-    _number("last_seq"),
+    number("last_seq"),
     sa.Column("run_id", IDENTITY),
-    _number("fence"),
+    number("fence"),
     sa.Column("stale_after", sa.Double),
     sa.Column("lease_until", Instant),
-    _number("last_batch"),
+    number("last_batch"),
     sa.Column("batch_digest", sa.Text),
-    _number("batch_first_seq", null=True),
-    _number("batch_last_seq", null=True),
+    number("batch_first_seq", null=True),
+    number("batch_last_seq", null=True),
     sa.Column("interrupt_requested_at", Instant),
-    _number("milestones"),
+    number("milestones"),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("last_active_at", Instant, nullable=False),
     sa.Column("closed_at", Instant),
-    _counter("queued"),
-    _counter("context_bytes"),
+    counter("queued"),
+    counter("context_bytes"),
     sa.Column("origin_tenant", IDENTITY),
     sa.Column("import_digest", sa.Text),
     sa.CheckConstraint(any_of("status", ThreadStatus), name="status"),
@@ -109,8 +96,8 @@ threads: Final = sa.Table(
     ),
     sa.Index("ix_assistant_threads_key", "tenant_id", "subject_id", "key", unique=True),
     sa.Index("ix_assistant_threads_listing", "tenant_id", "subject_id", "last_active_at", "id"),
-    _partial("ix_assistant_threads_open", "open_since", where=f"turn_state = '{TurnState.OPEN}'"),
-    _partial(
+    partial("ix_assistant_threads_open", "open_since", where=f"turn_state = '{TurnState.OPEN}'"),
+    partial(
         "ix_assistant_threads_deadline",
         "next_deadline",
         where=f"turn_state = '{TurnState.AWAITING}'",
@@ -120,11 +107,11 @@ threads: Final = sa.Table(
 events: Final = sa.Table(
     "assistant_events",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
+    key("tenant_id"),
+    key("thread_id"),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("type", sa.Text, nullable=False),
-    _number("turn"),
+    number("turn"),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
 )
@@ -132,29 +119,29 @@ events: Final = sa.Table(
 inputs: Final = sa.Table(
     "assistant_inputs",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
-    _key("id"),
+    key("tenant_id"),
+    key("thread_id"),
+    key("id"),
     sa.Column("author_id", IDENTITY, nullable=False),
     sa.Column("key", IDENTITY),
     sa.Column("key_digest", sa.Text, nullable=False),
     sa.Column("state", State(InputState), nullable=False),
-    _number("turn"),
-    _number("first_seq"),
-    _number("last_seq"),
+    number("turn"),
+    number("first_seq"),
+    number("last_seq"),
     sa.Column("when_busy", State(WhenBusy)),
     sa.Column(
         "priority", State(Priority), nullable=False, server_default=sa.text(f"'{Priority.NORMAL}'")
     ),
-    _counter("position"),
-    _counter("joins"),
+    counter("position"),
+    counter("joins"),
     sa.Column("body", sa.Text),
     sa.Column("queued_at", Instant),
-    _of_thread(),
+    of_thread(),
     sa.CheckConstraint(any_of("state", InputState), name="state"),
     sa.Index("ix_assistant_inputs_key", "tenant_id", "thread_id", "author_id", "key", unique=True),
     sa.Index("ix_assistant_inputs_author", "tenant_id", "author_id"),
-    _partial(
+    partial(
         "ix_assistant_inputs_queued",
         "tenant_id",
         "thread_id",
@@ -165,18 +152,18 @@ inputs: Final = sa.Table(
 runs: Final = sa.Table(
     "assistant_runs",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
+    key("tenant_id"),
+    key("thread_id"),
     sa.Column("fence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("run_id", IDENTITY, nullable=False),
     sa.Column("state", State(RunState), nullable=False),
     sa.Column("started_at", Instant, nullable=False),
     sa.Column("ended_at", Instant),
-    _counter("turn"),
+    counter("turn"),
     sa.Column("reason", IDENTITY),
     sa.Column("usage", sa.Text),
     sa.Column("operation", sa.Text),
-    _of_thread(),
+    of_thread(),
     sa.CheckConstraint(any_of("state", RunState), name="state"),
 )
 
@@ -194,29 +181,29 @@ _GATED: Final = (CallState.AWAITING, CallState.APPROVED, CallState.DENIED, CallS
 tool_calls: Final = sa.Table(
     "assistant_tool_calls",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
-    _key("call_id"),
-    _number("turn"),
+    key("tenant_id"),
+    key("thread_id"),
+    key("call_id"),
+    number("turn"),
     sa.Column("step", IDENTITY, nullable=False),
     sa.Column("tool", IDENTITY, nullable=False),
     sa.Column("state", State(CallState), nullable=False),
     sa.Column("provider_call_id", IDENTITY),
-    _number("input_seq"),
+    number("input_seq"),
     sa.Column("input_digest", sa.Text, nullable=False),
     sa.Column("operation", IDENTITY),
     sa.Column("version", IDENTITY),
     sa.Column("expires_at", IDENTITY),
-    _number("required", null=True),
-    _number("request_seq", null=True),
+    number("required", null=True),
+    number("request_seq", null=True),
     sa.Column("request_digest", sa.Text),
-    _number("claimed_fence", null=True),
-    _number("claimed_attempt", null=True),
+    number("claimed_fence", null=True),
+    number("claimed_attempt", null=True),
     sa.Column("claimed_at", Instant),
     sa.Column("result", sa.Text),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("updated_at", Instant, nullable=False),
-    _of_thread(),
+    of_thread(),
     sa.CheckConstraint(any_of("state", CallState), name="state"),
     sa.CheckConstraint(
         f"request_digest IS NOT NULL OR NOT {any_of('state', _GATED)}", name="gated"
@@ -227,7 +214,7 @@ tool_calls: Final = sa.Table(
         name="binding",
     ),
     sa.Index("ix_assistant_tool_calls_order", "tenant_id", "thread_id", "input_seq"),
-    _partial(
+    partial(
         "ix_assistant_tool_calls_open",
         "tenant_id",
         "thread_id",
@@ -238,19 +225,19 @@ tool_calls: Final = sa.Table(
 approvals: Final = sa.Table(
     "assistant_approvals",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
-    _key("call_id"),
+    key("tenant_id"),
+    key("thread_id"),
+    key("call_id"),
     sa.Column("request_seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    _key("approver_id"),
+    key("approver_id"),
     sa.Column("nonce", IDENTITY, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("state", State(ApprovalState), nullable=False),
     sa.Column("decided_at", Instant),
-    _number("decided_seq", null=True),
+    number("decided_seq", null=True),
     sa.Column("channel", IDENTITY),
     sa.Column("reason", sa.Text),
-    _of_thread(),
+    of_thread(),
     sa.CheckConstraint(any_of("state", ApprovalState), name="state"),
     sa.Index("ix_assistant_approvals_inbox", "tenant_id", "approver_id", "state", "thread_id"),
 )
@@ -258,47 +245,47 @@ approvals: Final = sa.Table(
 files: Final = sa.Table(
     "assistant_files",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
-    _key("id"),
+    key("tenant_id"),
+    key("thread_id"),
+    key("id"),
     sa.Column("filename", sa.Text, nullable=False),
     sa.Column("content_type", sa.Text, nullable=False),
-    _number("size"),
+    number("size"),
     sa.Column("sha256", sa.Text, nullable=False),
-    _of_thread(),
+    of_thread(),
 )
 
 compactions: Final = sa.Table(
     "assistant_compactions",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
+    key("tenant_id"),
+    key("thread_id"),
     sa.Column("n", sa.BigInteger, primary_key=True, autoincrement=False),
-    _number("from_seq"),
-    _number("to_seq"),
+    number("from_seq"),
+    number("to_seq"),
     sa.Column("summary", sa.Text, nullable=False),
-    _number("covered_by", null=True),
+    number("covered_by", null=True),
     sa.Column("created_at", Instant, nullable=False),
-    _of_thread(),
+    of_thread(),
 )
 
 contexts: Final = sa.Table(
     "assistant_contexts",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
-    _number("turn"),
-    _number("fence"),
+    key("tenant_id"),
+    key("thread_id"),
+    number("turn"),
+    number("fence"),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("updated_at", Instant, nullable=False),
-    _of_thread(),
+    of_thread(),
 )
 
 outbox: Final = sa.Table(
     "assistant_outbox",
     METADATA,
-    _key("tenant_id"),
-    _key("thread_id"),
+    key("tenant_id"),
+    key("thread_id"),
     sa.Column("n", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),

@@ -7,6 +7,7 @@ import pytest
 from engine_assistant.model import machines
 from engine_assistant.model.errors import ConflictReason
 from engine_assistant.model.machines import CallState, Ending, Trigger
+from engine_assistant.model.refusals import REFUSALS
 from tests.machines.tables import APPROVALS, DECIDED, ENDINGS, OPEN, PROPOSED, REFUSED
 from tests.rig.states import SITUATIONS
 
@@ -120,15 +121,15 @@ def test_the_closing_table_is_the_one_of_the_design() -> None:
 
 @pytest.mark.guarantee("G-MACH-02")
 def test_the_refusal_table_is_the_one_of_the_design() -> None:
-    assert set(machines.REFUSALS) == set(COLUMNS)
+    assert set(REFUSALS) == set(COLUMNS)
     for trigger, column in COLUMNS.items():
-        found = {state.value: reason.value for state, reason in machines.REFUSALS[trigger].items()}
+        found = {state.value: reason.value for state, reason in REFUSALS[trigger].items()}
         wanted = {state: row[column] for state, row in REFUSED.items() if row[column] != "-"}
         assert found == wanted, trigger
 
 
 def test_a_call_may_leave_a_state_exactly_where_the_refusal_table_is_silent() -> None:
-    for trigger, refusals in machines.REFUSALS.items():
+    for trigger, refusals in REFUSALS.items():
         if trigger is Trigger.RESOLVE:
             admitted = [s for s in CallState if machines.CALL.allows(Trigger.APPROVE, s)]
             assert admitted == [s for s in CallState if machines.CALL.allows(Trigger.DENY, s)]
