@@ -95,6 +95,15 @@ def test_a_database_that_cannot_be_used_is_one_line_without_a_secret(
 
 
 @pytest.mark.guarantee("G-CLI-16")
+@pytest.mark.parametrize("words", [("threads",), ("db", "current")], ids=" ".join)
+def test_a_file_that_is_no_database_is_called_so(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "letter.db").write_bytes(b"Dear Alice, " * 400)
+    done = run(*words, "--database", f"sqlite:///{tmp_path}/letter.db")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: internal: This file is not a SQLite database.\n"
+
+
+@pytest.mark.guarantee("G-CLI-16")
 def test_where_the_record_is_shows_no_password(postgres_url: str) -> None:
     url = sa.make_url(postgres_url).set(password=SECRET)
     done = run("db", "upgrade", "--database", url.render_as_string(hide_password=False))

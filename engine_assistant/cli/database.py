@@ -12,6 +12,7 @@ from engine_assistant import Assistant, Internal, Unavailable, ValidationFailed,
 __all__ = ["absent_file", "current", "opened", "prepare", "shown"]
 
 _SHOWN: Final = ("host", "port")
+_NOT_A_DATABASE: Final = 26  # SQLITE_NOTADB
 
 
 @contextmanager
@@ -28,7 +29,10 @@ def opened(url: str) -> Iterator[Assistant]:
         yield assistant
     except sa.exc.SQLAlchemyError as error:
         # The text of a driver's error may quote an address or values.
-        kind = type(getattr(error, "orig", None) or error).__name__
+        cause = getattr(error, "orig", None) or error
+        kind = type(cause).__name__
+        if getattr(cause, "sqlite_errorcode", None) == _NOT_A_DATABASE:
+            raise Internal("This file is not a SQLite database.", error=kind) from None
         if isinstance(error, sa.exc.OperationalError):
             raise Unavailable("The database did not answer.", error=kind) from None
         raise Internal("The database refused a statement.", error=kind) from None

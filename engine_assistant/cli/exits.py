@@ -14,6 +14,10 @@ from engine_assistant.model.errors import AssistantError, Conflict, Unavailable
 __all__ = ["HELP", "ExitCode", "end"]
 
 
+# A wrong value of these is wrong usage; of others, what the engine refused.
+_OPTIONS: Final = ("database", "to")
+
+
 class ExitCode(IntEnum):
     """What a script can tell from the number."""
 
@@ -57,13 +61,13 @@ def end(body: Callable[[Screen], ExitCode], *, json: bool, stopped: str = "Stopp
 def _tell(screen: Screen, error: AssistantError) -> ExitCode:
     # A package or a database that is not there, and not something wrong with one that is.
     extra = error.facts.get("extra") is not None or error.facts.get("missing") is not None
-    if screen.json:
-        screen.data({"ok": False, "error": error.to_dict()})
-    name = error.reason.value if isinstance(error, Conflict) else error.code
     message = error.message
     if isinstance(error, Unavailable):
         message = "The database did not answer. Is it running, and is the address right?"
+    if screen.json:
+        screen.data({"ok": False, "error": error.to_dict() | {"message": message}})
+    name = error.reason.value if isinstance(error, Conflict) else error.code
     screen.error(f"{name}: {message}")
     if extra or isinstance(error, Unavailable):
         return ExitCode.UNAVAILABLE
-    return ExitCode.USAGE if error.facts.get("path") == "database" else ExitCode.FAILED
+    return ExitCode.USAGE if error.facts.get("path") in _OPTIONS else ExitCode.FAILED

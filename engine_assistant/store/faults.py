@@ -20,6 +20,12 @@ _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 _SQLITE_BUSY: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _SQLITE_MISSING: Final = ("no such ", "has no column ")
 
+_SQLITE_BROKEN: Final = {
+    "SQLITE_NOTADB": "This file is not a SQLite database.",
+    "SQLITE_CORRUPT": "This SQLite file is damaged.",
+    "SQLITE_READONLY": "This database may only be read.",
+}
+
 _NOT_MIGRATED: Final = (
     "The engine's tables are missing or of another version."
     " Run `engine-assistant db upgrade`, or assistant.migrate()."
@@ -52,8 +58,9 @@ def meaning(error: BaseException) -> AssistantError:
     unknown_name = name == "SQLITE_ERROR" and any(part in str(driver) for part in _SQLITE_MISSING)
     if state in _MISSING or unknown_name:
         return Internal(_NOT_MIGRATED, **facts)
-    if name.startswith("SQLITE_READONLY"):
-        return Internal("This database may only be read.", **facts)
+    broken = _SQLITE_BROKEN.get("_".join(name.split("_")[:2]))
+    if broken is not None:
+        return Internal(broken, **facts)
     if (
         error.connection_invalidated
         or (state is not None and state.startswith(_GONE_CLASSES))

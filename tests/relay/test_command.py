@@ -113,5 +113,5 @@ def test_two_relays_of_which_one_is_killed_lose_nothing(
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "nowhere", "ftp://x/"])
 def test_only_standard_output_or_http(database_url: str, to: str) -> None:
     done = told(database_url, "relay", "--once", "--to", to)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: validation_failed: --to must be stdout")
