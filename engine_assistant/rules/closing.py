@@ -112,20 +112,21 @@ def rest(draft: Draft, trigger: Trigger) -> None:
         next_deadline=from_text(max(deadlines)) if state is TurnState.AWAITING else None,
         interrupt_requested_at=None,
         last_active_at=max(draft.now, draft.thread.last_active_at),
+        context_bytes=0 if state is TurnState.IDLE else draft.thread.context_bytes,
     )
 
 
-def end_run(draft: Draft, trigger: Trigger) -> None:
+def end_run(draft: Draft, trigger: Trigger, reason: str) -> None:
     """Give or take the lease away from whoever holds it. The fence stays."""
     if draft.run is not None:
         state = RUN.step(trigger, draft.run.state)
-        draft.put(replace(draft.run, state=state, ended_at=draft.now))
+        draft.put(replace(draft.run, state=state, ended_at=draft.now, reason=reason))
     draft.thread = replace(draft.thread, run_id=None, stale_after=None, lease_until=None)
 
 
-def raise_fence(draft: Draft, trigger: Trigger = Trigger.REPLACE) -> None:
+def raise_fence(draft: Draft, reason: str, trigger: Trigger = Trigger.REPLACE) -> None:
     """Take the lease, so that whoever held it, or sleeps, can write nothing any more."""
-    end_run(draft, trigger)
+    end_run(draft, trigger, reason)
     draft.thread = replace(
         draft.thread,
         fence=draft.thread.fence + 1,

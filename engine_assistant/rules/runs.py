@@ -96,7 +96,7 @@ def _take_lease(draft: Draft, run_id: str) -> bool:
             fence=draft.thread.fence,
         )
     close_calls(draft, Ending.FENCED, "taken-over")
-    raise_fence(draft)
+    raise_fence(draft, "replaced")
     draft.thread = replace(draft.thread, run_id=run_id)
     draft.put(
         RunRow(
@@ -135,5 +135,5 @@ def release_run(draft: Draft, command: ReleaseRun) -> Plan[Released]:
     if not holds_lease(draft.thread, command.run_id, command.fence):
         return draft.plan(Released(released=False))
     close_calls(draft, Ending.FENCED, "released", lapsed=False)
-    end_run(draft, Trigger.RELEASE)
+    end_run(draft, Trigger.RELEASE, "released")
     return draft.plan(Released(released=True))

@@ -115,7 +115,7 @@ def send_message(
     if draft.thread.turn_state is TurnState.AWAITING:
         _leave_waiting_calls(draft, supersede=command.supersede_approvals)
     if draft.thread.run_id is not None:
-        raise_fence(draft)
+        raise_fence(draft, "superseded")
     draft.thread = replace(
         draft.thread,
         turn_state=TURN.step(Trigger.SEND, draft.thread.turn_state),
@@ -186,7 +186,7 @@ def interrupt_turn(draft: Draft) -> Plan[Interrupt]:
         draft.thread = replace(draft.thread, interrupt_requested_at=asked)
         return draft.plan(Interrupt(ended=False, requested_at=asked))
     _end_turn(draft, "interrupted")
-    raise_fence(draft)
+    raise_fence(draft, "interrupted")
     return draft.plan(Interrupt(ended=True, requested_at=asked))
 
 
@@ -196,7 +196,7 @@ def close_thread(draft: Draft) -> Plan[ThreadRow]:
         return draft.plan(draft.thread)
     if draft.thread.turn_state is not TurnState.IDLE:
         _end_turn(draft, "closed")
-    raise_fence(draft, Trigger.CLOSE)
+    raise_fence(draft, "closed", Trigger.CLOSE)
     draft.thread = replace(draft.thread, status=ThreadStatus.CLOSED, closed_at=draft.now)
     draft.announce(MilestoneType.THREAD_CLOSED)
     return draft.plan(draft.thread)
@@ -231,7 +231,7 @@ def finish_turn(draft: Draft, event: TurnFinish | TurnError, body: str) -> None:
     draft.record(event, body)
     trigger = Trigger.REST if reason == "awaiting-approval" else Trigger.FINISH
     rest(draft, trigger)
-    end_run(draft, trigger)
+    end_run(draft, trigger, reason)
     if isinstance(event, TurnError):
         draft.announce(MilestoneType.TURN_FAILED, turn=draft.thread.turn, code=event.code)
     else:
