@@ -65,6 +65,11 @@ class ThreadRow:
     origin_tenant: str | None
     import_digest: str | None
 
+    @property
+    def origin(self) -> str:
+        """Return the tenant in which the thread began. Its digests name it for ever."""
+        return self.origin_tenant or self.tenant_id
+
     def has_live_run(self, now: datetime) -> bool:
         """Return whether somebody holds the lease and may not be replaced yet."""
         return self.run_id is not None and self.lease_until is not None and self.lease_until > now

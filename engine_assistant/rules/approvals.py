@@ -8,7 +8,7 @@ from engine_assistant.model.errors import ConflictReason, Fact, Internal
 from engine_assistant.model.events import ApprovalResolved
 from engine_assistant.model.machines import APPROVAL, CALL, ApprovalState, Trigger
 from engine_assistant.model.milestones import MilestoneType
-from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
+from engine_assistant.model.rows import ApprovalRow, CallRow, Plan, ThreadRow
 from engine_assistant.model.times import to_text
 from engine_assistant.model.views import Decision
 from engine_assistant.rules.binding import digest_again
@@ -45,7 +45,7 @@ def resolve_approval(
         raise refused(ConflictReason.ALREADY_RESOLVED, call, **_facts(mine))
     if command.approved and draft.has_lapsed(call):
         raise refused(ConflictReason.APPROVAL_EXPIRED, call, expires_at=call.expires_at)
-    differs = _differs(command, call, mine, tool_input)
+    differs = _differs(draft.thread, command, call, mine, tool_input)
     if differs is not None:
         raise refused(ConflictReason.DIGEST_MISMATCH, call, differs=differs)
     expire_lapsed(draft, besides=call.call_id)
@@ -117,7 +117,11 @@ def _facts(approval: ApprovalRow) -> dict[str, Fact]:
 
 
 def _differs(
-    command: ResolveApproval, call: CallRow, mine: ApprovalRow, tool_input: JsonValue
+    thread: ThreadRow,
+    command: ResolveApproval,
+    call: CallRow,
+    mine: ApprovalRow,
+    tool_input: JsonValue,
 ) -> str | None:
     """Return which bound value differs from the request, or None."""
     if command.digest != mine.digest:
@@ -126,6 +130,14 @@ def _differs(
         return None
     if call.operation is None or command.version is None:
         raise Internal("A waiting call has no binding.", call_id=call.call_id)
-    if digest_again(call, mine, call.operation, command.version, tool_input) == mine.digest:
+    made = digest_again(
+        thread,
+        call,
+        mine,
+        operation=call.operation,
+        version=command.version,
+        tool_input=tool_input,
+    )
+    if made == mine.digest:
         return None
     return "version" if command.version != call.version else "record"

@@ -1,13 +1,18 @@
-"""The digest of an approval, always made again from what is served, shown or about to run."""
+"""The digest of an approval, always made again from what is served, shown or about to run.
+
+It names the tenant in which the thread began: what people approved stays provable when the thread
+is imported somewhere else.
+"""
 
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.digests import ApprovalBinding, approval_digest
-from engine_assistant.model.rows import ApprovalRow, CallRow
+from engine_assistant.model.rows import ApprovalRow, CallRow, ThreadRow
 
 __all__ = ["digest_again", "digest_of"]
 
 
 def digest_of(
+    thread: ThreadRow,
     call: CallRow,
     *,
     approver: str,
@@ -22,8 +27,8 @@ def digest_of(
         ApprovalBinding(
             version=version,
             approver=approver,
-            tenant=call.tenant_id,
-            thread=call.thread_id,
+            tenant=thread.origin,
+            thread=thread.id,
             step=call.step,
             call=call.call_id,
             operation=operation,
@@ -35,10 +40,17 @@ def digest_of(
 
 
 def digest_again(
-    call: CallRow, approval: ApprovalRow, operation: str, version: str, tool_input: JsonValue
+    thread: ThreadRow,
+    call: CallRow,
+    approval: ApprovalRow,
+    *,
+    operation: str,
+    version: str,
+    tool_input: JsonValue,
 ) -> str:
     """Return what an approval's digest would be for the operation, version and input given."""
     return digest_of(
+        thread,
         call,
         approver=approval.approver_id,
         nonce=approval.nonce,

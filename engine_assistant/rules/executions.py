@@ -14,7 +14,7 @@ from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import ConflictReason, not_found
 from engine_assistant.model.events import ExecutionClaimed, ToolError, ToolOutput
 from engine_assistant.model.machines import CALL, ApprovalState, CallState, ThreadStatus, Trigger
-from engine_assistant.model.rows import CallRow, Plan, RunRow
+from engine_assistant.model.rows import ApprovalRow, CallRow, Plan, RunRow
 from engine_assistant.model.views import Claim, Settled
 from engine_assistant.rules.binding import digest_again
 from engine_assistant.rules.calls import admit, end_call, refused
@@ -121,14 +121,25 @@ def _difference(draft: Draft, command: ClaimExecution, call: CallRow) -> str | N
     if call.required is None or len(counted) < call.required:
         # The absence of a decision is never an approval.
         return "approvals"
-    served = (command.operation, command.version, command.input)
-    if all(digest_again(call, approval, *served) == approval.digest for approval in counted):
+    if all(approval.digest == _again(draft, command, call, approval) for approval in counted):
         return None
     if command.operation != call.operation:
         return "operation"
     if command.version != call.version:
         return "version"
     return "input" if arguments_digest(command.input) != call.input_digest else "record"
+
+
+def _again(draft: Draft, command: ClaimExecution, call: CallRow, approval: ApprovalRow) -> str:
+    """Return the digest that an approval would have for what is about to run."""
+    return digest_again(
+        draft.thread,
+        call,
+        approval,
+        operation=command.operation,
+        version=command.version,
+        tool_input=command.input,
+    )
 
 
 def settle_execution(draft: Draft, command: SettleExecution, call: CallRow) -> Plan[Settled]:

@@ -16,7 +16,7 @@ from engine_assistant.model.events import ApprovalRequest, ApprovalSlot, Known, 
 from engine_assistant.model.limits import LONGEST_WAIT
 from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, TurnState
 from engine_assistant.model.milestones import MilestoneType
-from engine_assistant.model.rows import ApprovalRow, CallRow, Plan
+from engine_assistant.model.rows import ApprovalRow, CallRow, Plan, ThreadRow
 from engine_assistant.model.times import from_text, later, to_text
 from engine_assistant.model.views import Request
 from engine_assistant.rules.binding import digest_of
@@ -65,6 +65,7 @@ def request_approval(
             approver=approver,
             nonce=nonce,
             digest=digest_of(
+                draft.thread,
                 call,
                 approver=approver,
                 nonce=nonce,
@@ -107,7 +108,7 @@ def approval_request(draft: Draft, event: ApprovalRequest, body: str) -> int:
     """
     call = known_call(draft, event.call_id, event.tool)
     _check_approvers(draft, event)
-    differs = _mismatch(call, event)
+    differs = _mismatch(draft.thread, call, event)
     if differs is not None:
         raise refused(ConflictReason.DIGEST_MISMATCH, call, differs=differs)
     slots = sorted(event.requests, key=lambda slot: slot.approver.encode())
@@ -162,7 +163,7 @@ def _check_approvers(draft: Draft, event: ApprovalRequest) -> None:
         )
 
 
-def _mismatch(call: CallRow, event: ApprovalRequest) -> str | None:
+def _mismatch(thread: ThreadRow, call: CallRow, event: ApprovalRequest) -> str | None:
     """Return which value of a request is not that of the call, or whose digest is wrong."""
     if event.step != call.step:
         return "step"
@@ -170,6 +171,7 @@ def _mismatch(call: CallRow, event: ApprovalRequest) -> str | None:
         return "input"
     for slot in event.requests:
         made = digest_of(
+            thread,
             call,
             approver=slot.approver,
             nonce=slot.nonce,
