@@ -24,7 +24,6 @@ from engine_assistant.model.fields import (
     Id,
     Json,
     Label,
-    Message,
     Natural,
     Reason,
     Sha256,
@@ -42,6 +41,8 @@ __all__ = [
     "ClaimExecution",
     "Command",
     "CreateThread",
+    "Cursor",
+    "Fenced",
     "GetCall",
     "ListApprovals",
     "ListCalls",
@@ -52,7 +53,7 @@ __all__ = [
     "ReleaseRun",
     "RequestApproval",
     "ResolveApproval",
-    "SendMessage",
+    "Rows",
     "SettleExecution",
     "ToolFailure",
 ]
@@ -138,15 +139,6 @@ class GetCall(OnThread):
     call_id: Id
 
 
-class SendMessage(OnThread):
-    """Say something, and open the assistant's turn."""
-
-    text: Message
-    attachment_ids: tuple[Id, ...] | None = Field(default=None, max_length=100)
-    key: Id | None = None
-    supersede_approvals: Flag = False
-
-
 class ResolveApproval(OnThread):
     """Approve or deny what the digest stands for."""
 
@@ -189,22 +181,22 @@ class AcquireRun(OnThread):
     stale_after: StaleAfter = 15.0
 
 
-class _Fenced(OnThread):
+class Fenced(OnThread):
     """A write under the lease."""
 
     run_id: Id
     fence: Count
 
 
-class BeatRun(_Fenced):
+class BeatRun(Fenced):
     """Renew the lease."""
 
 
-class ReleaseRun(_Fenced):
+class ReleaseRun(Fenced):
     """Give the lease up."""
 
 
-class AppendEvents(_Fenced):
+class AppendEvents(Fenced):
     """Write the assistant's side: all of the batch, or nothing."""
 
     events: tuple[Event, ...]
@@ -249,7 +241,7 @@ class AppendEvents(_Fenced):
         return all(event.type in PLAIN for event in self.events)
 
 
-class RequestApproval(_Fenced):
+class RequestApproval(Fenced):
     """Ask people whether a call may run. The engine mints nonces, expiry and digests."""
 
     call_id: Id
@@ -262,7 +254,7 @@ class RequestApproval(_Fenced):
     why: Reason | None = None
 
 
-class ClaimExecution(_Fenced):
+class ClaimExecution(Fenced):
     """Take the one right to execute an approved call."""
 
     call_id: Id

@@ -16,6 +16,7 @@ from engine_assistant.model.machines import (
 )
 
 __all__ = [
+    "Answer",
     "Appended",
     "ApprovalView",
     "Beat",
@@ -53,7 +54,10 @@ class Page(View, Generic[T]):
 
 
 class Thread(View):
-    """A conversation. `last_seq` is the number of its newest event, 0 when it has none."""
+    """A conversation. `last_seq` is the number of its newest event, 0 when it has none.
+
+    `queued` is how many messages wait.
+    """
 
     id: str
     subject_id: str
@@ -63,6 +67,7 @@ class Thread(View):
     turn_state: TurnState
     turn: int
     last_seq: int
+    queued: int
     created_at: Time
     last_active_at: Time
     closed_at: Time | None
@@ -76,8 +81,25 @@ class EventPage(View):
     head_seq: int
 
 
+class Answer(View):
+    """How a turn that is over answered: its text, whole, and why it ended.
+
+    `reason` is that of its turn-finish; `error`, with the `code` of its turn-error; or
+    `superseded`, when the person said something else while it waited.
+    """
+
+    turn: int
+    reason: str
+    text: str
+    code: str | None = None
+
+
 class MessageReceipt(View):
-    """What became of a message. `duplicate`: this key was sent before; this is its receipt."""
+    """What became of a message: the turn that holds it, and where. All 0 while it waits.
+
+    `duplicate`: this key was sent before; this is how its message stands now. Then `answer` is
+    there once the turn that holds the message is over.
+    """
 
     state: InputState
     first_seq: int
@@ -85,6 +107,7 @@ class MessageReceipt(View):
     turn: int
     input_id: str
     duplicate: bool = False
+    answer: Answer | None = None
 
 
 class Interrupt(View):

@@ -1,6 +1,6 @@
 """The log: appended by the run that holds the lease, read by cursor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pydantic import ValidationError
@@ -35,7 +35,7 @@ from engine_assistant.store.pages import EventsRead, StoredEvent
 from engine_assistant.store.reads import find_thread
 from engine_assistant.store.writes import write
 
-__all__ = ["APPEND_EVENTS", "READ_EVENTS", "READ_EVENTS_JSON"]
+__all__ = ["APPEND_EVENTS", "READ_EVENTS", "READ_EVENTS_JSON", "typed"]
 
 
 def append_events(ctx: Context, command: AppendEvents) -> Appended:
@@ -52,7 +52,7 @@ def append_events(ctx: Context, command: AppendEvents) -> Appended:
         for event in command.events
         if isinstance(event, ToolInput | ToolOutput | ToolError | ApprovalRequest)
     }
-    draft = open_draft(ctx, locked, named, unended=rests or asks, run=rests)
+    draft = open_draft(ctx, locked, named, unended=rests or asks, run=rests, queue=rests)
     return write(ctx.database, batches.append_events(draft, command))
 
 
@@ -103,7 +103,7 @@ def _first_answer(ctx: Context, thread: ThreadRow) -> Appended:
         ctx.database, thread.id, after=first - 1, limit=last - first + 1, last=None
     )
     return Appended(
-        events=() if read is None else _typed(read),
+        events=() if read is None else typed(read.rows),
         interrupt_requested=thread.interrupt_requested_at is not None,
         duplicate=True,
     )
@@ -128,19 +128,21 @@ def _read(ctx: Context, command: ReadEvents) -> tuple[EventsRead, int]:
 def read_events(ctx: Context, command: ReadEvents) -> EventPage:
     """Return typed events after a number."""
     read, last_seq = _read(ctx, command)
-    return EventPage.model_construct(events=_typed(read), last_seq=last_seq, head_seq=read.head_seq)
+    return EventPage.model_construct(
+        events=typed(read.rows), last_seq=last_seq, head_seq=read.head_seq
+    )
 
 
 def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
     """Return the same page as JSON, without making objects of it."""
     read, last_seq = _read(ctx, command)
-    events = ",".join(_spliced(read))
+    events = ",".join(_spliced(read.rows))
     return (f'{{"events":[{events}],"last_seq":{last_seq},"head_seq":{read.head_seq}}}').encode()
 
 
-def _spliced(read: EventsRead) -> Iterable[str]:
+def _spliced(rows: Sequence[StoredEvent]) -> Iterable[str]:
     """Put number, turn and time into each stored body, which stays as it is."""
-    for seq, kind, turn, body, at in read.rows:
+    for seq, kind, turn, body, at in rows:
         record = f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
         if kind in WRITERS:
             yield record + body[1:]
@@ -148,21 +150,21 @@ def _spliced(read: EventsRead) -> Iterable[str]:
             yield f'{record}"type":"unknown","name":{codec.dumps(kind)},"body":{body}}}'
 
 
-def _typed(read: EventsRead) -> tuple[Known | Unknown, ...]:
-    """Validate a page as one list.
+def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
+    """Validate stored events as one list.
 
     Raises:
         Internal: a stored event cannot be read; its number is named.
     """
-    texts = list(_spliced(read))
+    texts = list(_spliced(rows))
     try:
         events = EVENTS.validate_json(f"[{','.join(texts)}]")
     except ValidationError:
         events = []
-    if len(events) == len(texts) and all(map(_is_of, events, read.rows)):
+    if len(events) == len(texts) and all(map(_is_of, events, rows)):
         return tuple(events)
     # One by one, because a body that is not JSON at all breaks the list around it.
-    pairs = zip(texts, read.rows, strict=True)
+    pairs = zip(texts, rows, strict=True)
     broken = next((row[0] for text, row in pairs if not _can_be_read(text, row)), None)
     raise Internal("A stored event cannot be read.", seq=broken)
 

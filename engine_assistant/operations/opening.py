@@ -13,8 +13,9 @@ from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.errors import Internal, not_found
 from engine_assistant.model.permissions import AUDIT, RUN
-from engine_assistant.model.rows import ThreadRow
+from engine_assistant.model.rows import InputRow, ThreadRow
 from engine_assistant.rules.draft import Draft
+from engine_assistant.store.inputs import queued_inputs
 from engine_assistant.store.locks import lock_thread
 from engine_assistant.store.reads import find_run, find_thread, gather_calls
 
@@ -61,8 +62,13 @@ def open_draft(
     *,
     unended: bool = False,
     run: bool = False,
+    queue: bool = False,
+    inputs: Collection[InputRow] = (),
 ) -> Draft:
-    """Gather rows under the lock: named calls, those not ended, and the run that may end."""
+    """Gather rows under the lock: named calls, those not ended, the run that may end, the queue.
+
+    A queue in which nobody waits is not asked for. `inputs` were found already.
+    """
     db, thread = ctx.database, locked.thread
     calls, approvals = gather_calls(db, thread.id, call_ids, unended=unended)
     holds = run and thread.run_id is not None
@@ -71,6 +77,7 @@ def open_draft(
         locked.now,
         calls=calls,
         approvals=approvals,
+        inputs=queued_inputs(db, thread.id) if queue and thread.queued else inputs,
         run=find_run(db, thread.id, thread.fence) if holds else None,
         limits=ctx.limits,
     )

@@ -7,7 +7,16 @@ from typing import Final, cast
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.views import View
-from engine_assistant.operations import approvals, calls, events, files, messages, runs, threads
+from engine_assistant.operations import (
+    approvals,
+    calls,
+    events,
+    files,
+    inputs,
+    messages,
+    runs,
+    threads,
+)
 from engine_assistant.operations.operation import Operation
 
 __all__ = ["OPERATIONS", "named_input", "named_operation"]
@@ -20,12 +29,17 @@ _ALL: Final = (
     files.AUTHORIZE_FILE_UPLOAD,
     messages.SEND_MESSAGE,
     messages.INTERRUPT_TURN,
+    inputs.LIST_INPUTS,
+    inputs.EDIT_INPUT,
+    inputs.CANCEL_INPUT,
     files.REGISTER_FILE,
     events.READ_EVENTS,
     events.APPEND_EVENTS,
     runs.ACQUIRE_RUN,
     runs.BEAT_RUN,
     runs.RELEASE_RUN,
+    inputs.TAKE_INPUTS,
+    messages.ABANDON_TURN,
     approvals.REQUEST_APPROVAL,
     approvals.RESOLVE_APPROVAL,
     approvals.LIST_APPROVALS,

@@ -104,7 +104,7 @@ def list_threads(ctx: Context, command: ListThreads) -> Page[Thread]:
 def close_thread(ctx: Context, command: OnThread) -> Thread:
     """Close a thread for ever. Closing it again answers it unchanged."""
     locked = lock(ctx, command.thread_id, owner=ctx.caller.principal)
-    draft = open_draft(ctx, locked, unended=True, run=True)
+    draft = open_draft(ctx, locked, unended=True, run=True, queue=True)
     return thread_view(write(ctx.database, turns.close_thread(draft)))
 
 

@@ -15,7 +15,7 @@ from engine_assistant.model import codec
 from engine_assistant.model.errors import Fact, ValidationFailed
 from engine_assistant.model.events import Known, body_of
 from engine_assistant.model.limits import LIMITS, Limits
-from engine_assistant.model.machines import OPEN_CALLS, CallState
+from engine_assistant.model.machines import OPEN_CALLS, CallState, InputState, Priority
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.record import recorded
 from engine_assistant.model.rows import (
@@ -23,6 +23,7 @@ from engine_assistant.model.rows import (
     CallRow,
     Change,
     EventRow,
+    InputRow,
     MilestoneRow,
     Plan,
     Row,
@@ -57,6 +58,7 @@ class Draft:
         *,
         calls: Iterable[CallRow] = (),
         approvals: Iterable[ApprovalRow] = (),
+        inputs: Iterable[InputRow] = (),
         run: RunRow | None = None,
         limits: Limits = LIMITS,
     ) -> None:
@@ -67,7 +69,7 @@ class Draft:
         self.limits = limits
         self._rows: dict[tuple[object, ...], Row] = {}
         self._run = None if run is None else _key(run)
-        for row in (*calls, *approvals, *(() if run is None else (run,))):
+        for row in (*calls, *approvals, *inputs, *(() if run is None else (run,))):
             self._rows[_key(row)] = row
         self._gathered = dict(self._rows)
         self._events: list[EventRow] = []
@@ -123,17 +125,28 @@ class Draft:
         """Return one person's approval of the call's current request."""
         return next((row for row in self.approvals_of(call) if row.approver_id == person), None)
 
+    def queued_inputs(self) -> list[InputRow]:
+        """Return the messages that wait, in the order in which they open turns."""
+        found = [
+            row
+            for row in self._rows.values()
+            if isinstance(row, InputRow) and row.state is InputState.QUEUED
+        ]
+        return sorted(
+            found, key=lambda row: (row.priority is not Priority.NEXT, row.joins, row.position)
+        )
+
     # -- moving ----------------------------------------------------------------------------
 
     def put(self, row: Row) -> None:
         """Let a row stand like this."""
         self._rows[_key(row)] = row
 
-    def record(self, event: Known, body: str | None = None) -> int:
-        """Number an event, put it into the log and return its number.
+    def bounded(self, event: Known, body: str | None = None) -> str:
+        """Return the body of an event, made of it if it is not given.
 
         Raises:
-            ValidationFailed: its body is longer than an event may be.
+            ValidationFailed: it is longer than an event may be.
         """
         body = body_of(event) if body is None else body
         if len(body.encode()) > self.limits.event_bytes:
@@ -141,6 +154,18 @@ class Draft:
                 f"The {event.type} would be longer than {self.limits.event_bytes} bytes.",
                 path="event",
             )
+        return body
+
+    def record(self, event: Known, body: str | None = None, *, admitted: bool = False) -> int:
+        """Number an event, put it into the log and return its number.
+
+        `admitted`: its body was bounded when it was given to the engine, and is kept as it is.
+
+        Raises:
+            ValidationFailed: its body is longer than an event may be.
+        """
+        if body is None or not admitted:
+            body = self.bounded(event, body)
         seq, turn = self.thread.last_seq + 1, self.thread.turn
         self.thread = replace(self.thread, last_seq=seq)
         self._events.append(

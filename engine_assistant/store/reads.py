@@ -11,6 +11,7 @@ from engine_assistant.model.machines import OPEN_CALLS
 from engine_assistant.model.rows import (
     ApprovalRow,
     CallRow,
+    CompactionRow,
     FileRow,
     InputRow,
     RunRow,
@@ -22,7 +23,6 @@ from engine_assistant.store.tables import (
     approvals,
     events,
     files,
-    inputs,
     runs,
     threads,
     tool_calls,
@@ -30,7 +30,6 @@ from engine_assistant.store.tables import (
 
 __all__ = [
     "find_files",
-    "find_input",
     "find_run",
     "find_thread",
     "find_thread_by_key",
@@ -39,7 +38,7 @@ __all__ = [
     "row_of",
 ]
 
-R = TypeVar("R", ThreadRow, InputRow, RunRow, CallRow, ApprovalRow, FileRow)
+R = TypeVar("R", ThreadRow, InputRow, RunRow, CallRow, ApprovalRow, FileRow, CompactionRow)
 
 _CALL_COLUMNS = len(tool_calls.c)
 
@@ -80,20 +79,6 @@ def find_thread_by_key(db: Database, subject: str, key: str) -> ThreadRow | None
             threads.c.tenant_id == db.tenant,
             threads.c.subject_id == subject,
             threads.c.key == key,
-        ),
-    )
-
-
-def find_input(db: Database, thread_id: str, author: str, key: str) -> InputRow | None:
-    """Return the message that this person sent under `key`."""
-    return _one(
-        db,
-        InputRow,
-        sa.select(inputs).where(
-            inputs.c.tenant_id == db.tenant,
-            inputs.c.thread_id == thread_id,
-            inputs.c.author_id == author,
-            inputs.c.key == key,
         ),
     )
 

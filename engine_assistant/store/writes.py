@@ -40,8 +40,8 @@ _TABLES: Final[dict[type[Row], sa.Table]] = {
 }
 
 _HEAD_KEY: Final = ("tenant_id", "id")
-_HEAD_GUARDS: Final = ("status", "turn_state", "last_seq", "fence")
-_GUARDS: Final = ("state", "request_digest", "digest")
+_HEAD_GUARDS: Final = ("status", "turn_state", "last_seq", "fence", "queued")
+_GUARDS: Final = ("state", "request_digest", "digest", "body")
 """What a row's move is conditional on beside its key, where the row has it."""
 
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from engine_assistant.assistant.async_verbs.person import AsyncPersonVerbs
 from engine_assistant.assistant.async_verbs.reading import AsyncReadingVerbs
 from engine_assistant.assistant.async_verbs.run import AsyncRunVerbs
+from engine_assistant.assistant.async_verbs.turns import AsyncTurnVerbs
 from engine_assistant.operations.registry import named_input, named_operation
 
 __all__ = ["AsyncOperations"]
 
 
-class AsyncOperations(AsyncPersonVerbs, AsyncRunVerbs, AsyncReadingVerbs):
+class AsyncOperations(AsyncPersonVerbs, AsyncTurnVerbs, AsyncRunVerbs, AsyncReadingVerbs):
     """Everything that one caller can ask of the engine."""
 
     async def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:

@@ -42,6 +42,9 @@ class AsyncPersonVerbs(AsyncVerbs):
         attachment_ids: Sequence[str] | None = None,
         key: str | None = None,
         supersede_approvals: bool = False,
+        when_busy: str = "refuse",
+        priority: str = "normal",
+        coalesce: bool = False,
     ) -> MessageReceipt:
         """See `Operations.send_message`."""
         return await self._run(
@@ -51,6 +54,9 @@ class AsyncPersonVerbs(AsyncVerbs):
             attachment_ids=attachment_ids,
             key=key,
             supersede_approvals=supersede_approvals,
+            when_busy=when_busy,
+            priority=priority,
+            coalesce=coalesce,
         )
 
     async def interrupt_turn(

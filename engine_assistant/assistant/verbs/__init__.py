@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from engine_assistant.assistant.verbs.person import PersonVerbs
 from engine_assistant.assistant.verbs.reading import ReadingVerbs
 from engine_assistant.assistant.verbs.run import RunVerbs
+from engine_assistant.assistant.verbs.turns import TurnVerbs
 from engine_assistant.operations.registry import named_input, named_operation
 
 __all__ = ["Operations"]
 
 
-class Operations(PersonVerbs, RunVerbs, ReadingVerbs):
+class Operations(PersonVerbs, TurnVerbs, RunVerbs, ReadingVerbs):
     """Everything that one caller can ask of the engine."""
 
     def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:

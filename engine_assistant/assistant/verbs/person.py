@@ -54,19 +54,29 @@ class PersonVerbs(Verbs):
         attachment_ids: Sequence[str] | None = None,
         key: str | None = None,
         supersede_approvals: bool = False,
+        when_busy: str = "refuse",
+        priority: str = "normal",
+        coalesce: bool = False,
     ) -> MessageReceipt:
-        """Say something, and open the assistant's turn.
+        """Say something, and open the assistant's turn, now or when the turn before it is over.
 
         Args:
             thread_id: a thread that the caller owns.
             text: 1 byte to 64 KiB.
             attachment_ids: files of this thread.
-            key: the same key answers the first receipt, whatever happened since.
+            key: the same key answers how the first message stands, whatever happened since, and
+                how it was answered.
             supersede_approvals: close the calls that wait, and say this instead.
+            when_busy: while another turn is not over, `"refuse"` it; `"queue"` it; `"steer"`: let
+                the run take it into its turn, or else be next; or `"interrupt"`: stop that turn,
+                and be next.
+            priority: `"normal"`, or `"next"`: before all that wait and are normal.
+            coalesce: if it waits, open in one turn with the last that waits at its priority.
 
         Raises:
             NotFound: no such thread, or a file that is not of it.
-            Conflict: `key_reused`, `thread_closed`, `turn_in_progress`, `approval_pending`.
+            Conflict: `key_reused`, `thread_closed`, `turn_in_progress`, `approval_pending`,
+                `queue_full`.
         """
         return self._run(
             messages.SEND_MESSAGE,
@@ -75,6 +85,9 @@ class PersonVerbs(Verbs):
             attachment_ids=attachment_ids,
             key=key,
             supersede_approvals=supersede_approvals,
+            when_busy=when_busy,
+            priority=priority,
+            coalesce=coalesce,
         )
 
     def interrupt_turn(
