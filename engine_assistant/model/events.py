@@ -229,6 +229,7 @@ class CallRetried(Recorded):
     call_id: Id
     run_id: Id
     fence: Count
+    attempt: Count | None = None
 
 
 class SeededMessage(Recorded):

@@ -27,8 +27,10 @@ __all__ = [
     "Message",
     "Moment",
     "Natural",
+    "Private",
     "Reason",
     "Sha256",
+    "Summary",
     "Time",
     "Title",
     "bounds_of",
@@ -94,6 +96,11 @@ Title = Annotated[str, Field(strict=True), _bounded("title_bytes", column=True)]
 Reason = Annotated[str, Field(strict=True), _bounded("reason_bytes", column=True)]
 Message = Annotated[str, Field(strict=True), _bounded("message_bytes", column=False)]
 """What a person says. NUL is kept: it lives in JSON, not in a column."""
+
+Summary = Annotated[str, Field(strict=True), _bounded("summary_bytes", column=True)]
+
+Private = Annotated[str, Field(strict=True), _bounded("context_bytes", column=True)]
+"""State of the model's provider that nobody is shown: opaque text, no NUL."""
 
 Json = Annotated[JsonValue, PlainValidator(_json), WithJsonSchema({})]
 """Any JSON value that the codec admits: no NaN, no lone surrogate, bounded depth and digits."""
