@@ -1,0 +1,123 @@
+"""Floor 4: the conversation loop over real models. It needs no database.
+
+`run_conversation` and `stream_conversation` carry one conversation on. `tool` and `ToolRegistry`
+make functions into what a model may ask for. The models of large providers are in
+`engine_assistant.host.pydantic_ai`, the tools of MCP servers in `engine_assistant.host.mcp`; each
+needs an extra and is imported by its own name.
+"""
+
+from engine_assistant.host.conversation import MAX_STEPS, Conversation, Outcome, Status, System
+from engine_assistant.host.errors import (
+    InvalidResponse,
+    InvalidToolState,
+    ModelFailed,
+    ResponseNotComplete,
+)
+from engine_assistant.host.execution import (
+    AwaitingApproval,
+    BatchTools,
+    Data,
+    HostEvent,
+    Step,
+    ToolFailed,
+    ToolOutcome,
+    ToolProgress,
+    ToolReturned,
+    Tools,
+)
+from engine_assistant.host.hooks import Hooks
+from engine_assistant.host.loop import run_conversation
+from engine_assistant.host.messages import (
+    MESSAGES,
+    AssistantMessage,
+    Message,
+    ProviderState,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    open_calls,
+)
+from engine_assistant.host.model import (
+    Model,
+    ModelEvent,
+    ModelRequest,
+    ModelResult,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallStarted,
+    ToolDefinition,
+    ToolInputDelta,
+    Usage,
+)
+from engine_assistant.host.registry import Card, PreparedCall, ToolRefused, ToolRegistry
+from engine_assistant.host.signature import CallId, ToolContext
+from engine_assistant.host.stream import (
+    ConversationEvent,
+    ConversationStream,
+    Done,
+    stream_conversation,
+)
+from engine_assistant.host.tools import MASK, Tool, tool
+
+__all__ = [
+    "MASK",
+    "MAX_STEPS",
+    "MESSAGES",
+    "AssistantMessage",
+    "AwaitingApproval",
+    "BatchTools",
+    "CallId",
+    "Card",
+    "Conversation",
+    "ConversationEvent",
+    "ConversationStream",
+    "Data",
+    "Done",
+    "Hooks",
+    "HostEvent",
+    "InvalidResponse",
+    "InvalidToolState",
+    "Message",
+    "Model",
+    "ModelEvent",
+    "ModelFailed",
+    "ModelRequest",
+    "ModelResult",
+    "Outcome",
+    "PreparedCall",
+    "ProviderState",
+    "Reasoning",
+    "ReasoningDelta",
+    "ResponseNotComplete",
+    "Status",
+    "Step",
+    "StopReason",
+    "System",
+    "Text",
+    "TextDelta",
+    "Tool",
+    "ToolCall",
+    "ToolCallStarted",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolFailed",
+    "ToolInputDelta",
+    "ToolMessage",
+    "ToolOutcome",
+    "ToolProgress",
+    "ToolRefused",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolReturned",
+    "Tools",
+    "Usage",
+    "UserMessage",
+    "open_calls",
+    "run_conversation",
+    "stream_conversation",
+    "tool",
+]
