@@ -12,9 +12,11 @@ from engine_assistant.operations import (
     calls,
     events,
     files,
+    history,
     inputs,
     messages,
     runs,
+    seeds,
     threads,
 )
 from engine_assistant.operations.operation import Operation
@@ -47,6 +49,10 @@ _ALL: Final = (
     calls.SETTLE_EXECUTION,
     calls.GET_CALL,
     calls.LIST_CALLS,
+    history.HISTORY,
+    history.COMPACT,
+    history.LIST_COMPACTIONS,
+    seeds.SEED_THREAD,
 )
 
 OPERATIONS: Final[Mapping[str, Operation[Command, View]]] = MappingProxyType(

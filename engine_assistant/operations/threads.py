@@ -59,7 +59,7 @@ def create_thread(ctx: Context, command: CreateThread) -> Thread:
     )
     draft.announce(MilestoneType.THREAD_CREATED)
     plan = draft.plan(draft.thread)
-    if not insert_thread(db, plan.after, plan.milestones):
+    if not insert_thread(db, plan):
         return thread_view(_other_creator(ctx, command))
     return thread_view(plan.after)
 

@@ -15,6 +15,7 @@ from engine_assistant.model.rows import (
     ApprovalRow,
     CallRow,
     Change,
+    CompactionRow,
     FileRow,
     InputRow,
     MilestoneRow,
@@ -37,11 +38,12 @@ _TABLES: Final[dict[type[Row], sa.Table]] = {
     CallRow: tables.tool_calls,
     ApprovalRow: tables.approvals,
     FileRow: tables.files,
+    CompactionRow: tables.compactions,
 }
 
 _HEAD_KEY: Final = ("tenant_id", "id")
 _HEAD_GUARDS: Final = ("status", "turn_state", "last_seq", "fence", "queued")
-_GUARDS: Final = ("state", "request_digest", "digest", "body")
+_GUARDS: Final = ("state", "request_digest", "digest", "body", "covered_by")
 """What a row's move is conditional on beside its key, where the row has it."""
 
 
@@ -62,11 +64,14 @@ def write(db: Database, plan: Plan[A]) -> A:
     return plan.answer
 
 
-def insert_thread(db: Database, row: ThreadRow, milestones: Sequence[MilestoneRow]) -> bool:
-    """Insert a new thread with its first milestones; return False if its key is taken."""
-    inserted = dialect_of(db.connection).insert_new(db, tables.threads, _values(row))
+def insert_thread(db: Database, plan: Plan[A]) -> bool:
+    """Insert a new thread with what it begins with; return False if its key is taken."""
+    dialect = dialect_of(db.connection)
+    inserted = dialect.insert_new(db, tables.threads, _values(plan.after))
     if inserted:
-        emit(db, milestones)
+        if plan.events:
+            dialect.insert_events(db, plan.after.id, plan.events)
+        emit(db, plan.milestones)
     return inserted
 
 

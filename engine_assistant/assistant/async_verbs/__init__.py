@@ -7,6 +7,7 @@ attempt: it may have been kept) and `Internal` (a person must look).
 
 from collections.abc import Mapping
 
+from engine_assistant.assistant.async_verbs.history import AsyncHistoryVerbs
 from engine_assistant.assistant.async_verbs.person import AsyncPersonVerbs
 from engine_assistant.assistant.async_verbs.reading import AsyncReadingVerbs
 from engine_assistant.assistant.async_verbs.run import AsyncRunVerbs
@@ -16,7 +17,9 @@ from engine_assistant.operations.registry import named_input, named_operation
 __all__ = ["AsyncOperations"]
 
 
-class AsyncOperations(AsyncPersonVerbs, AsyncTurnVerbs, AsyncRunVerbs, AsyncReadingVerbs):
+class AsyncOperations(
+    AsyncPersonVerbs, AsyncTurnVerbs, AsyncRunVerbs, AsyncReadingVerbs, AsyncHistoryVerbs
+):
     """Everything that one caller can ask of the engine."""
 
     async def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:

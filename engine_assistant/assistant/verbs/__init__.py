@@ -7,6 +7,7 @@ attempt: it may have been kept) and `Internal` (a person must look).
 
 from collections.abc import Mapping
 
+from engine_assistant.assistant.verbs.history import HistoryVerbs
 from engine_assistant.assistant.verbs.person import PersonVerbs
 from engine_assistant.assistant.verbs.reading import ReadingVerbs
 from engine_assistant.assistant.verbs.run import RunVerbs
@@ -16,7 +17,7 @@ from engine_assistant.operations.registry import named_input, named_operation
 __all__ = ["Operations"]
 
 
-class Operations(PersonVerbs, TurnVerbs, RunVerbs, ReadingVerbs):
+class Operations(PersonVerbs, TurnVerbs, RunVerbs, ReadingVerbs, HistoryVerbs):
     """Everything that one caller can ask of the engine."""
 
     def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:
