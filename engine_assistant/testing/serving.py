@@ -186,6 +186,8 @@ class LocalServer(ABC):
             await writer.wait_closed()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # a client that goes away has its reasons
+        except asyncio.CancelledError:
+            pass  # the server stops, which is no error that asyncio should tell of
         finally:
             self._connections.discard(task)
             # Of a client that does not read, and of a server that stops, nothing stays.

@@ -314,3 +314,45 @@ def test_a_request_in_chunks_is_read() -> None:
         assert client.getresponse().headers["content-type"].startswith("text/event-stream")
         client.close()
         assert server.requests[0].json() == {"stream": True}
+
+
+# ---------------------------------------------------------------- a client of that API
+
+FAULTS: Sequence[tuple[Step, str]] = (
+    (HttpError(status=429), "RateLimitError"),
+    (HttpError(status=503), "InternalServerError"),
+    (ConnectionRefused(), "APIConnectionError"),
+    (TimeoutBeforeFirstByte(milliseconds=600_000), "APITimeoutError"),
+    (StreamCut(after_bytes=30), "APIConnectionError"),
+    (BadJson(), "JSONDecodeError"),
+)
+
+
+@pytest.mark.guarantee("G-KIT-07")
+def test_the_client_of_openai_meets_each_fault_as_what_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    import openai
+
+    steps = [step for step, _ in FAULTS]
+    with serving(*steps, Pass(text="Hello"), UsageMissing()) as server:
+        client = openai.OpenAI(
+            base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=0.5
+        )
+
+        def told() -> tuple[str, list[int]]:
+            stream = client.chat.completions.create(model="m", messages=[], stream=True)
+            chunks = list(stream)
+            said = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
+            return "".join(said), [one.usage.total_tokens for one in chunks if one.usage]
+
+        met = []
+        for _ in FAULTS:
+            with pytest.raises(Exception) as error:  # noqa: PT011 - which one is the question
+                told()
+            met.append(type(error.value).__name__)
+        assert met == [error for _, error in FAULTS]
+        assert [told(), told()] == [("Hello", [2]), ("ok", [])]
+        assert server.calls == len(FAULTS) + 2
+        client.close()
+    assert [one for one in caplog.records if one.name == "asyncio"] == []
