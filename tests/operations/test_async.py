@@ -97,7 +97,20 @@ def _walk(call: Call, tenant: str) -> Iterator[dict[str, object]]:
     yield do(ALICE, "read-events", **at, last=2)
     yield do(ALICE, "interrupt-turn", **at)
     yield do(ALICE, "list-threads", limit=1)
+    told = do(ALICE, "history", **at)
+    yield told
+    yield do(ALICE, "history", **at, budget=1)
+    summary = {**at, "from_seq": 1, "to_seq": 2, "summary": "Alice greets."}
+    yield do(ROBOT, "compact", **summary, expected_head=told["head_seq"])
+    yield do(ROBOT, "compact", **summary, expected_head=told["head_seq"])
+    yield do(ROBOT, "compact", **at, from_seq=2, to_seq=3, summary="x", expected_head=0)
+    yield do(ALICE, "list-compactions", **at, limit=1)
     yield do(ALICE, "close-thread", **at)
+    said = [{"role": "user", "text": "hi"}, {"role": "assistant", "text": "hello"}]
+    seeds = {"subject": "usr_alice", "key": "seeded", "messages": said}
+    yield do(ROBOT, "seed-thread", **seeds)
+    yield do(ROBOT, "seed-thread", **seeds)
+    yield do(ROBOT, "seed-thread", **seeds, title="Another")
     yield do(ALICE, "no-such-operation")
 
 

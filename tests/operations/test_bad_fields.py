@@ -70,6 +70,14 @@ _EVENTS = (
     [{"type": "unknown", "name": MARKER, "body": {MARKER: MARKER}}],
     [{"type": "text-delta", "text": MARKER}, {"type": "text-delta", "text": None}],
 )
+_SAID = {"role": "user", "text": MARKER}
+_MESSAGES = (
+    *(None, [], MARKER, 7, True, _SAID, [None], [MARKER], [[MARKER]], [Odd()], [{}]),
+    *([{"role": "user"}], [{"text": MARKER}], [{**_SAID, "more": MARKER}]),
+    *([{**_SAID, "role": role}] for role in (MARKER, "system", "tool", "", None, 7)),
+    *([_SAID, {**_SAID, "text": text}] for text in ("", LONE, None, 7, MARKER * 10_000)),
+    *([_SAID] * 257, [{**_SAID, "text": "é" * 30_000}] * 100, [{**_SAID, "text": "\0" * 50_000}]),
+)
 _FAILURE = (
     *(MARKER, 7, True, [MARKER], {}, {"code": MARKER}, {"message": MARKER}, Odd()),
     *({"code": "", "message": MARKER}, {"code": MARKER, "message": MARKER * 400}),
@@ -81,7 +89,8 @@ MESSAGE = _text(64 * 1024, nul=False)
 
 NONSENSE: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(
-        ("thread_id", "call_id", "run_id", "key", "version", "subject", "operation"), ID
+        ("thread_id", "call_id", "run_id", "input_id", "key", "version", "subject", "operation"),
+        ID,
     ),
     "content_type": ID,
     "title": TITLE,
@@ -89,13 +98,16 @@ NONSENSE: Final[Mapping[str, tuple[object, ...]]] = {
     "reason": REASON,
     "why": REASON,
     "text": MESSAGE,
-    **dict.fromkeys(("fence", "batch", "attempt", "claimed_fence", "required"), _whole(1)),
-    **dict.fromkeys(("after", "size"), _whole(0)),
+    "summary": _text(256 * 1024),
+    "messages": _MESSAGES,
+    **dict.fromkeys(("fence", "batch", "attempt", "claimed_fence", "required", "turn"), _whole(1)),
+    **dict.fromkeys(("from_seq", "to_seq", "budget"), _whole(1)),
+    **dict.fromkeys(("after", "size", "expected_head"), _whole(0)),
     **dict.fromkeys(("limit", "last"), (*_whole(1), 1001, 2**63 - 1)),
     "stale_after": (*_SECONDS, 0.009, 3600.1),
     "expires_in": _SECONDS,
-    **dict.fromkeys(("approved", "supersede_approvals", "reissue"), _FLAG),
-    **dict.fromkeys(("status", "state"), _WORD),
+    **dict.fromkeys(("approved", "supersede_approvals", "reissue", "coalesce"), _FLAG),
+    **dict.fromkeys(("status", "state", "when_busy", "priority"), _WORD),
     **dict.fromkeys(("digest", "sha256"), _DIGEST),
     "cursor": _CURSOR,
     **dict.fromkeys(("input", "output"), _JSON),

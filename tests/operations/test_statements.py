@@ -62,6 +62,10 @@ assistant/claim-execution             6         5            7
 assistant/settle-execution            6         5            7
 assistant/get-call                    4         3            5
 assistant/list-calls                  5         4            6
+assistant/history                     3         2            4
+assistant/compact                     5         4            6
+assistant/list-compactions            3         2            4
+assistant/seed-thread                 5         5            7
 append: 256 deltas                    3         1            1
 append: a proposal                    6         5            7
 append: a result                      6         5            7

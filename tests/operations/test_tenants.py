@@ -28,7 +28,9 @@ from tests.rig.stage import (
     dump,
 )
 
-NAMED = sorted(set(OPERATIONS) - {"assistant/create-thread", "assistant/list-threads"})
+NAMED = sorted(
+    set(OPERATIONS) - {"assistant/create-thread", "assistant/list-threads", "assistant/seed-thread"}
+)
 
 
 def _twin(name: str) -> Caller:

@@ -51,15 +51,20 @@ PERSON_OPERATIONS = {
     "assistant/authorize-file-upload",
     "assistant/send-message",
     "assistant/interrupt-turn",
+    "assistant/edit-input",
+    "assistant/cancel-input",
     "assistant/resolve-approval",
 }
 READING_OPERATIONS = {
     "assistant/get-thread",
     "assistant/list-threads",
     "assistant/read-events",
+    "assistant/list-inputs",
     "assistant/list-approvals",
     "assistant/get-call",
     "assistant/list-calls",
+    "assistant/history",
+    "assistant/list-compactions",
 }
 RUN_OPERATIONS = {
     "assistant/register-file",
@@ -67,9 +72,13 @@ RUN_OPERATIONS = {
     "assistant/acquire-run",
     "assistant/beat-run",
     "assistant/release-run",
+    "assistant/take-inputs",
+    "assistant/abandon-turn",
     "assistant/request-approval",
     "assistant/claim-execution",
     "assistant/settle-execution",
+    "assistant/compact",
+    "assistant/seed-thread",
 }
 
 
@@ -144,7 +153,10 @@ class Stage:
     # ------------------------------------------------------------ the whole play
 
     def set(self) -> Play:
-        """Open a turn with a call in every state, and an idle thread with a file."""
+        """Open a turn with a call in every state; make an idle thread with a file, and a busy one.
+
+        On the busy one a message waits, so that on the others nobody pays for a queue.
+        """
         run = self.open_turn()
         for call_id in ("running", "waiting", "approved", "executing"):
             self.propose(run, call_id)
@@ -160,7 +172,11 @@ class Stage:
             size=1,
             sha256="0" * 64,
         )
-        return Play(self, run, digests, idle, file.id)
+        busy = self.me.create_thread(title="Busy").id
+        self.me.send_message(thread_id=busy, text="First")
+        waits = self.me.send_message(thread_id=busy, text="Second", when_busy="queue", key="m-2")
+        head = self.me.get_thread(thread_id=str(run["thread_id"])).last_seq
+        return Play(self, run, digests, idle, file.id, busy, waits.input_id, head)
 
 
 @dataclass(frozen=True)
@@ -172,6 +188,9 @@ class Play:
     digests: dict[str, str]
     idle: str
     file_id: str
+    busy: str
+    input_id: str
+    head: int
 
     @property
     def thread_id(self) -> str:
@@ -208,6 +227,24 @@ _RIGHT: dict[str, Callable[[Play], Values]] = {
         "attachment_ids": [p.file_id],
         "key": "m-1",
         "supersede_approvals": False,
+        "when_busy": "queue",
+        "priority": "next",
+        "coalesce": True,
+    },
+    "assistant/list-inputs": lambda p: {"thread_id": p.busy, "state": "queued", "limit": 10},
+    "assistant/edit-input": lambda p: {
+        "thread_id": p.busy,
+        "input_id": p.input_id,
+        "text": "Better",
+        "attachment_ids": [],
+    },
+    "assistant/cancel-input": lambda p: {"thread_id": p.busy, "input_id": p.input_id},
+    "assistant/take-inputs": lambda p: dict(p.run),
+    "assistant/abandon-turn": lambda p: {
+        "thread_id": p.thread_id,
+        "reason": "its process is gone",
+        "fence": p.run["fence"],
+        "turn": 1,
     },
     "assistant/register-file": lambda p: {
         "thread_id": p.thread_id,
@@ -259,6 +296,21 @@ _RIGHT: dict[str, Callable[[Play], Values]] = {
     },
     "assistant/get-call": lambda p: {"thread_id": p.thread_id, "call_id": "waiting"},
     "assistant/list-calls": lambda p: _page(p, state="running"),
+    "assistant/history": lambda p: {"thread_id": p.thread_id, "budget": 10_000},
+    "assistant/compact": lambda p: {
+        "thread_id": p.thread_id,
+        "from_seq": 1,
+        "to_seq": 2,
+        "summary": "Alice greets.",
+        "expected_head": p.head,
+    },
+    "assistant/list-compactions": _page,
+    "assistant/seed-thread": lambda _: {
+        "subject": "usr_alice",
+        "key": "seeded-1",
+        "messages": [{"role": "user", "text": "Hello"}, {"role": "assistant", "text": "Hi"}],
+        "title": "Before",
+    },
 }
 
 
