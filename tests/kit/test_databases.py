@@ -1,9 +1,6 @@
 """The fixtures that hosts use, tried in a suite of their own, and what they are made of."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,39 +11,8 @@ from engine_assistant.testing import databases
 from engine_assistant.testing.clock import START, Clock
 from engine_assistant.testing.postgres import GIVEN_URL, PostgresServer, libpq, start
 
-ROOT = Path(__file__).parents[2]
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
 ROBOT = Caller(tenant="acme", principal="sys_robot", permissions={RUN}, system=True)
-
-SUITE = """
-import pytest
-from engine_assistant import USE, Caller
-
-ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
-
-@pytest.mark.parametrize("again", [1, 2])
-def test_each_test_begins_with_nothing(assistant, assistant_clock, again):
-    me = assistant.acting_as(ALICE)
-    assert me.list_threads().items == ()
-    assistant_clock.forward(60)
-    assert me.create_thread().created_at == assistant_clock.now
-"""
-
-
-@pytest.mark.guarantee("G-KIT-13")
-def test_a_hosts_suite_has_a_database_for_each_test(
-    assistant_postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    (tmp_path / "conftest.py").write_text("pytest_plugins = ['engine_assistant.testing.plugin']\n")
-    (tmp_path / "test_host.py").write_text(SUITE)
-    # Its server is the one of this run: a URL that is given is used, and left as it was.
-    env = os.environ | {"PYTHONPATH": str(ROOT), GIVEN_URL: libpq(assistant_postgres_server.url)}
-    env = {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "4 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 @pytest.mark.guarantee("G-KIT-13")
