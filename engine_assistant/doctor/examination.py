@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from engine_assistant.doctor import log, reading, rows, threads, turns
+from engine_assistant.doctor.compactions import Cuts
 from engine_assistant.doctor.derived import Derived
 from engine_assistant.doctor.findings import Code, Finding, Notes, Progress, Report
 from engine_assistant.doctor.milestones import Milestones
@@ -22,7 +23,7 @@ from engine_assistant.model.machines import ThreadStatus
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.tables import approvals, inputs, outbox, runs, tool_calls
+from engine_assistant.store.tables import approvals, compactions, inputs, outbox, runs, tool_calls
 
 __all__ = ["examine"]
 
@@ -168,11 +169,13 @@ def _thread(db: Database, key: Key, totals: _Totals) -> Iterator[Finding]:
 def _log(db: Database, derived: Derived, row: Columns, totals: _Totals) -> Iterator[Finding]:
     """Follow the events, and compare the thread row with them."""
     batch = threads.Batch(row)
+    cuts = Cuts(derived.notes, reading.rows_of(db, compactions, derived.thread_id, "n"))
     for page in reading.event_pages(db, derived.thread_id):
         totals.events += len(page)
         known = log.follow(derived, page)
         for stored in page:
             batch.take(stored, known.get(stored.seq))
+            cuts.take(known.get(stored.seq), stored.seq)
         named = {seq: event.files for seq, event in known.items() if isinstance(event, UserMessage)}
         parts = {part.id for files in named.values() for part in files or ()}
         rows.check_files(derived, named, reading.files_by_id(db, derived.thread_id, parts))
@@ -184,6 +187,7 @@ def _log(db: Database, derived: Derived, row: Columns, totals: _Totals) -> Itera
     derived.milestones.finish(row["milestones"])
     threads.check_thread(derived, row)
     batch.check(derived.notes, derived.last_seq)
+    cuts.finish(derived.last_seq)
     yield from derived.notes.drain()
 
 

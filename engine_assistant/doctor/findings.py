@@ -77,6 +77,8 @@ class Code(StrEnum):
     """A receipt is of no message."""
     FILE = "file"
     """A file that a message names is missing, or is another file now."""
+    COMPACTION = "compaction"
+    """A summary stands for what it cannot stand for, or is covered by another one than it is."""
     MILESTONE = "milestone"
     """A milestone is missing, wrong, or one too many."""
     STRAY = "stray"

@@ -2,7 +2,8 @@
 
 A turn begins with a message and its turn-start. While it is open everything but a message may
 come. While it waits for people only they, a request asked again, and the end of a call may. When
-it rests nothing may come but the next message, and the late result of a call.
+it rests nothing may come but the next message, and the late result of a call. What was said before
+the thread began stands in turn 0, before all turns.
 """
 
 from engine_assistant.doctor.derived import Derived, Message
@@ -14,6 +15,7 @@ from engine_assistant.model.events import (
     ApprovalResolved,
     CallClosed,
     Known,
+    SeededMessage,
     ToolError,
     ToolOutput,
     TurnError,
@@ -62,6 +64,8 @@ def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
         case UserMessage():
             # The closings that let a waiting turn go are of the same moment as the message.
             return state is TurnState.IDLE or derived.let_go == (seq - 1, at)
+        case SeededMessage():
+            return derived.turn == 0
         case ToolOutput() | ToolError() if event.late:
             return True
     if state is TurnState.AWAITING:
