@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from engine_assistant import migrate
+from engine_assistant.assistant.async_archives import AsyncArchives
 from engine_assistant.assistant.async_verbs import AsyncOperations
 from engine_assistant.assistant.bound import AsyncBound
 from engine_assistant.assistant.relay import AsyncHandler, Drain
@@ -37,7 +38,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-class AsyncAssistant:
+class AsyncAssistant(AsyncArchives):
     """`Assistant`, awaited. It works from any event loop that its engine works from."""
 
     def __init__(

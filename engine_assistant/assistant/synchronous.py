@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 import sqlalchemy as sa
 
 from engine_assistant import migrate
+from engine_assistant.assistant.archives import Archives
 from engine_assistant.assistant.bound import Bound
 from engine_assistant.assistant.relay import Drain, Handler
 from engine_assistant.assistant.settings import (
@@ -37,7 +38,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-class Assistant:
+class Assistant(Archives):
     """The engine over one database.
 
     Two doors to teach: `acting_as` (each call is its own transaction) and `bind` (calls join the

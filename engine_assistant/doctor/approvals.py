@@ -64,7 +64,7 @@ def _check_request(derived: Derived, call: Call, event: ApprovalRequest, seq: in
         ApprovalBinding(
             version=event.version,
             approver=slot.approver,
-            tenant=derived.tenant,
+            tenant=derived.origin,
             thread=derived.thread_id,
             step=event.step,
             call=event.call_id,

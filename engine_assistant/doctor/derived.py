@@ -97,7 +97,8 @@ class Message:
 class Derived:
     """Everything that events said so far about one thread."""
 
-    tenant: str
+    origin: str
+    """The tenant in which the thread began, which every digest names."""
     thread_id: str
     notes: Notes
     milestones: Milestones

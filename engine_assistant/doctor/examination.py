@@ -25,7 +25,7 @@ from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.tables import approvals, compactions, inputs, outbox, runs, tool_calls
 
-__all__ = ["examine"]
+__all__ = ["examine", "examine_held"]
 
 
 @dataclass(slots=True)
@@ -101,6 +101,11 @@ def examine(
         raise NotFound("There is no thread of this id.")
 
 
+def examine_held(db: Database, thread_id: str) -> Iterator[Finding]:
+    """Examine one thread in a transaction in which nobody else can write to it."""
+    yield from _thread(db, (db.tenant, thread_id), _Totals())
+
+
 @contextmanager
 def _snapshot(db: Database) -> Iterator[None]:
     """Read in one transaction: the caller's, or one of our own."""
@@ -148,7 +153,7 @@ def _thread(db: Database, key: Key, totals: _Totals) -> Iterator[Finding]:
     notes = Notes(*key)
     closed_at = row["closed_at"] if row["status"] == ThreadStatus.CLOSED else None
     derived = Derived(
-        tenant=key[0],
+        origin=str(row["origin_tenant"] or key[0]),
         thread_id=key[1],
         notes=notes,
         milestones=Milestones(

@@ -1,6 +1,7 @@
 """The thread row, its runs and its last batch, compared with the events."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -17,6 +18,7 @@ __all__ = ["Batch", "check_runs", "check_thread"]
 
 _LEASE: Final = ("run_id", "lease_until", "stale_after")
 _LONGEST_LEASE: Final = 3600
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def check_thread(derived: Derived, row: Columns) -> None:
@@ -41,7 +43,17 @@ def check_thread(derived: Derived, row: Columns) -> None:
         notes.add(Code.THREAD_ROW, "thread", "Its status and the time of its closing disagree.")
     if row["status"] not in tuple(ThreadStatus):
         notes.add(Code.THREAD_ROW, "thread", "Its status is none that there is.")
+    _check_origin(notes, row)
     _check_lease(notes, row)
+
+
+def _check_origin(notes: Notes, row: Columns) -> None:
+    """Check that a thread says of where it came from all that an import says, or nothing."""
+    origin, digest = row["origin_tenant"], row["import_digest"]
+    if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+        notes.add(Code.THREAD_ROW, "thread", "What it was imported from is no digest.")
+    if origin is not None and (digest is None or origin == row["tenant_id"]):
+        notes.add(Code.THREAD_ROW, "thread", "It says where it came from, and was not imported.")
 
 
 def _deadline(derived: Derived) -> str | None:

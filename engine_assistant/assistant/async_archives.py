@@ -1,0 +1,117 @@
+"""Archives through the asynchronous front door: the same bodies, run by `run_sync`."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
+from contextlib import closing
+from itertools import islice
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from engine_assistant.archive.export import export_subject, export_thread
+from engine_assistant.archive.importing import admit, import_archive, refusal
+from engine_assistant.archive.unpacking import Archive, Unpacking
+from engine_assistant.assistant.settings import Patience, Settings
+from engine_assistant.context import Caller, Context
+from engine_assistant.doctor import reading_engine
+from engine_assistant.model.errors import Conflict, Raced, ValidationFailed
+from engine_assistant.model.views_archives import Imported, Refused
+from engine_assistant.store.faults import translated
+
+__all__ = ["AsyncArchives"]
+
+_LINES: Final = 100
+"""How many lines are made at a time, between two that are given."""
+
+
+class AsyncArchives:
+    """`Archives`, awaited. What is taken in may come from an async iterator, too."""
+
+    engine: AsyncEngine
+    _settings: Settings
+
+    def export_thread(self, caller: Caller, *, thread_id: str) -> AsyncIterator[bytes]:
+        """See `Archives.export_thread`."""
+        return self._export(caller, lambda context: export_thread(context, thread_id))
+
+    def export_subject(self, caller: Caller, *, subject: str) -> AsyncIterator[bytes]:
+        """See `Archives.export_subject`."""
+        return self._export(caller, lambda context: export_subject(context, subject))
+
+    async def import_thread(
+        self,
+        caller: Caller,
+        lines: Iterable[bytes] | AsyncIterable[bytes],
+        *,
+        cancel_open: bool = False,
+    ) -> Imported:
+        """See `Archives.import_thread`."""
+        admit(caller)
+        with closing(Unpacking()) as unpacking:
+            async for piece in _each(lines):
+                unpacking.feed_one(piece)
+            return await self._import(caller, unpacking.end_one(), cancel_open=cancel_open)
+
+    async def import_threads(
+        self,
+        caller: Caller,
+        lines: Iterable[bytes] | AsyncIterable[bytes],
+        *,
+        cancel_open: bool = False,
+    ) -> AsyncIterator[Imported | Refused]:
+        """See `Archives.import_threads`."""
+        admit(caller)
+        with closing(Unpacking()) as unpacking:
+            async for piece in _each(lines):
+                for archive in unpacking.feed(piece):
+                    yield await self._outcome(caller, archive, cancel_open=cancel_open)
+            unpacking.end()
+
+    async def _outcome(
+        self, caller: Caller, archive: Archive, *, cancel_open: bool
+    ) -> Imported | Refused:
+        try:
+            return await self._import(caller, archive, cancel_open=cancel_open)
+        except (Conflict, ValidationFailed) as error:
+            return refusal(archive, error)
+
+    async def _export(
+        self, caller: Caller, lines_of: Callable[[Context], Generator[bytes, None, None]]
+    ) -> AsyncIterator[bytes]:
+        with translated():
+            async with reading_engine(self.engine).connect() as connection:
+                lines = await connection.run_sync(
+                    lambda plain: lines_of(self._settings.context(plain, caller))
+                )
+                try:
+                    while page := await connection.run_sync(lambda _: list(islice(lines, _LINES))):
+                        for line in page:
+                            yield line
+                finally:
+                    # Whoever gives up early leaves a transaction, which is to end here.
+                    await connection.run_sync(lambda _: lines.close())
+
+    async def _import(self, caller: Caller, archive: Archive, *, cancel_open: bool) -> Imported:
+        def attempt(connection: sa.Connection) -> Imported:
+            context = self._settings.context(connection, caller)
+            return import_archive(context, archive, cancel_open=cancel_open)
+
+        patience = Patience(self._settings.retry_for)
+        while True:
+            try:
+                with translated():
+                    async with self.engine.connect() as connection:
+                        return await connection.run_sync(attempt)
+            except Raced as error:
+                pause = patience.pause(error)
+            await asyncio.sleep(pause)
+
+
+async def _each(lines: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(lines, AsyncIterable):
+        async for piece in lines:
+            yield piece
+    else:
+        for piece in lines:
+            yield piece
