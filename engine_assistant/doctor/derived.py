@@ -84,7 +84,10 @@ class Call:
 
 @dataclass(slots=True)
 class Message:
-    """A message, as its events tell it. `last_seq` is its turn-start, once there was one."""
+    """A message, as its events tell it.
+
+    `last_seq` is its turn-start, once there was one, or its own number in a turn that took it in.
+    """
 
     author: str
     digest: str
@@ -109,8 +112,8 @@ class Derived:
     turn_state: TurnState = TurnState.IDLE
     open_since: str | None = None
     unknown_events: int = 0
-    starting: Message | None = None
-    """The message whose turn-start must come next."""
+    starting: list[Message] = field(default_factory=list)
+    """The messages whose turn-start must come next."""
     let_go: tuple[int, str] | None = None
     """Number and time of the closing after which nothing waited in a waiting turn."""
     after_close: int | None = None

@@ -5,7 +5,7 @@ gives no false finding. Between threads the snapshot is let go: an examination o
 no cleaning of the database.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,10 +15,11 @@ from engine_assistant.doctor import log, reading, rows, threads, turns
 from engine_assistant.doctor.compactions import Cuts
 from engine_assistant.doctor.derived import Derived
 from engine_assistant.doctor.findings import Code, Finding, Notes, Progress, Report
+from engine_assistant.doctor.inputs import Inputs
 from engine_assistant.doctor.milestones import Milestones
 from engine_assistant.doctor.reading import Columns, Key, Scope
 from engine_assistant.model.errors import NotFound
-from engine_assistant.model.events import UserMessage
+from engine_assistant.model.events import FilePart, UserMessage
 from engine_assistant.model.machines import ThreadStatus
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.store.database import Database
@@ -181,9 +182,8 @@ def _log(db: Database, derived: Derived, row: Columns, totals: _Totals) -> Itera
         for stored in page:
             batch.take(stored, known.get(stored.seq))
             cuts.take(known.get(stored.seq), stored.seq)
-        named = {seq: event.files for seq, event in known.items() if isinstance(event, UserMessage)}
-        parts = {part.id for files in named.values() for part in files or ()}
-        rows.check_files(derived, named, reading.files_by_id(db, derived.thread_id, parts))
+        said = ((seq, event) for seq, event in known.items() if isinstance(event, UserMessage))
+        _files(db, derived, {f"event {seq}": event.files or () for seq, event in said})
         yield from derived.notes.drain()
     totals.unknown_events += derived.unknown_events
     turns.end(derived)
@@ -210,9 +210,17 @@ def _beside(db: Database, derived: Derived, row: Columns, totals: _Totals) -> It
         totals.approvals += 1
         rows.check_approval(derived, approval)
         yield from notes.drain()
-    keys: set[tuple[str, str]] = set()
+    messages = Inputs(derived)
     for receipt in reading.rows_of(db, inputs, thread_id, "id"):
-        rows.check_input(derived, receipt, keys)
+        messages.check(receipt)
         yield from notes.drain()
+    messages.finish(row)
+    _files(db, derived, messages.files)
     rows.missing(derived)
     yield from notes.drain()
+
+
+def _files(db: Database, derived: Derived, named: Mapping[str, tuple[FilePart, ...]]) -> None:
+    """Look for the files that messages name, in one statement."""
+    parts = {part.id for files in named.values() for part in files}
+    rows.check_files(derived, named, reading.files_by_id(db, derived.thread_id, parts))

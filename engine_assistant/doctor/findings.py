@@ -75,6 +75,8 @@ class Code(StrEnum):
     """A message has no receipt."""
     INPUT_STRAY = "input-stray"
     """A receipt is of no message."""
+    QUEUE = "queue"
+    """What waits on a thread is no line of messages, or the thread counts another number."""
     FILE = "file"
     """A file that a message names is missing, or is another file now."""
     COMPACTION = "compaction"

@@ -120,7 +120,7 @@ def _tell(derived: Derived, event: Known, stored: StoredEvent) -> None:
     turns.admit(derived, event, seq, at)
     match event:
         case UserMessage():
-            turns.user_message(derived, event, seq, at)
+            turns.user_message(derived, event, seq, at, stored.turn)
         case TurnStart():
             turns.turn_start(derived, event, seq, at)
         case TurnFinish() | TurnError():

@@ -11,9 +11,9 @@ from engine_assistant.doctor.reading import Columns
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonRefused
 from engine_assistant.model.events import FilePart
-from engine_assistant.model.machines import CallState, InputState
+from engine_assistant.model.machines import CallState
 
-__all__ = ["check_approval", "check_call", "check_fences", "check_files", "check_input", "missing"]
+__all__ = ["check_approval", "check_call", "check_fences", "check_files", "differing", "missing"]
 
 _NOT_COMPARED: Final = {"call_id", "says", "state", "result"}
 
@@ -108,31 +108,6 @@ def check_approval(derived: Derived, row: Columns) -> None:
         notes.add(Code.APPROVAL_ROW, where, message)
 
 
-def check_input(derived: Derived, row: Columns, keys: set[tuple[str, str]]) -> None:
-    """Compare the receipt of a message with its events. `keys` are those seen so far."""
-    notes, where = derived.notes, f"input {row['id']}"
-    message = derived.messages.pop(str(row["id"]), None)
-    if message is None:
-        notes.add(Code.INPUT_STRAY, where, "It is of no message.")
-        return
-    expected = {
-        "author_id": message.author,
-        "key_digest": message.digest,
-        "state": InputState.OPENED.value,
-        "turn": message.turn,
-        "first_seq": message.first_seq,
-        "last_seq": message.last_seq,
-    }
-    names = differing(row, expected)
-    if names:
-        notes.add(Code.INPUT_ROW, where, f"It differs from the events in: {names}.")
-    if row["key"] is not None:
-        key = (str(row["author_id"]), str(row["key"]))
-        if key in keys:
-            notes.add(Code.INPUT_ROW, where, "Its author used its key for another message, too.")
-        keys.add(key)
-
-
 def missing(derived: Derived) -> None:
     """Note everything that events speak of and that has no row. Called after the rows."""
     notes = derived.notes
@@ -148,13 +123,13 @@ def missing(derived: Derived) -> None:
 
 def check_files(
     derived: Derived,
-    named: Mapping[int, Iterable[FilePart] | None],
+    named: Mapping[str, Iterable[FilePart] | None],
     found: Mapping[object, Columns],
 ) -> None:
     """Check that the files that messages name are there, and still what the messages say."""
-    for seq, parts in named.items():
+    for where, parts in named.items():
         for part in parts or ():
-            row, where = found.get(part.id), f"event {seq}"
+            row = found.get(part.id)
             if row is None:
                 derived.notes.add(Code.FILE, where, "A file that it names is missing.")
             elif differing(row, {name: getattr(part, name) for name in FilePart.model_fields}):

@@ -10,7 +10,7 @@ from engine_assistant.doctor.derived import Derived
 from engine_assistant.doctor.findings import Code, Notes
 from engine_assistant.doctor.reading import Columns, StoredEvent
 from engine_assistant.doctor.rows import differing
-from engine_assistant.model.events import CallClosed, Known
+from engine_assistant.model.events import CallClosed, Known, TurnStart, UserMessage
 from engine_assistant.model.machines import RunState, ThreadStatus, TurnState
 from engine_assistant.model.times import from_text, to_text
 
@@ -146,8 +146,11 @@ class Batch:
         self._replaced = False
 
     def take(self, stored: StoredEvent, event: Known | None) -> None:
-        """Digest an event that is in the batch. Closings are the engine's, not the batch's."""
-        if stored.seq not in self._range:
+        """Digest an event that is in the batch, and of its run.
+
+        Closings are the engine's, and the next turn may have begun with the end of this one.
+        """
+        if stored.seq not in self._range or isinstance(event, UserMessage | TurnStart):
             return
         if isinstance(event, CallClosed):
             # An error of a lapsed call is not kept: the call is closed as expired in its place.

@@ -1,13 +1,15 @@
 """Turns: which event may stand where, and when somebody may speak.
 
-A turn begins with a message and its turn-start. While it is open everything but a message may
-come. While it waits for people only they, a request asked again, and the end of a call may. When
-it rests nothing may come but the next message, and the late result of a call. What was said before
-the thread began stands in turn 0, before all turns.
+A turn begins with a message, or with several that waited for it, and its turn-start. While it is
+open everything may come, and a message that comes then was taken in by its run. While it waits for
+people only they, a request asked again, and the end of a call may. When it rests nothing may come
+but the next message, and the late result of a call. What was said before the thread began stands in
+turn 0, before all turns.
 """
 
 from engine_assistant.doctor.derived import Derived, Message
 from engine_assistant.doctor.findings import Code
+from engine_assistant.model.commands_inputs import ABANDONED
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.events import (
     STREAM_VERSION,
@@ -32,8 +34,8 @@ __all__ = ["admit", "end", "rest", "turn_start", "user_message"]
 def admit(derived: Derived, event: Known, seq: int, at: str) -> None:
     """Note an event that may not stand where it stands."""
     _date(derived, seq, at)
-    if derived.starting is not None and not isinstance(event, TurnStart):
-        derived.starting = None
+    if derived.starting and not isinstance(event, TurnStart | UserMessage):
+        derived.starting.clear()
         derived.notes.add(Code.ORDER, f"event {seq}", "A turn-start must follow a message.")
     if not _admits(derived, event, seq, at):
         state = derived.turn_state.value
@@ -60,10 +62,10 @@ def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
     state = derived.turn_state
     match event:
         case TurnStart():
-            return derived.starting is not None
+            return bool(derived.starting)
         case UserMessage():
             # The closings that let a waiting turn go are of the same moment as the message.
-            return state is TurnState.IDLE or derived.let_go == (seq - 1, at)
+            return state is not TurnState.AWAITING or derived.let_go == (seq - 1, at)
         case SeededMessage():
             return derived.turn == 0
         case ToolOutput() | ToolError() if event.late:
@@ -79,13 +81,12 @@ def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
     return state is TurnState.OPEN
 
 
-def user_message(derived: Derived, event: UserMessage, seq: int, at: str) -> None:
-    """A message opens the next turn."""
-    _leave_none_open(derived, seq)
-    derived.turn += 1
-    derived.turn_state = TurnState.OPEN
-    derived.open_since = at
-    derived.last_active_at = max(derived.last_active_at, at)
+def user_message(derived: Derived, event: UserMessage, seq: int, at: str, turn: object) -> None:
+    """A message opens the next turn, alone or with others, or is taken into the one that is open.
+
+    `turn` is the one that it is counted to. Only where a waiting turn was let go a moment ago it
+    could be either.
+    """
     files = None if event.files is None else [part.id for part in event.files]
     message = Message(
         author=event.author,
@@ -93,21 +94,33 @@ def user_message(derived: Derived, event: UserMessage, seq: int, at: str) -> Non
         turn=derived.turn,
         first_seq=seq,
     )
+    passes_by = derived.let_go == (seq - 1, at) and turn != derived.turn
+    if derived.turn_state is TurnState.OPEN and not derived.starting and not passes_by:
+        message.last_seq = seq
+    else:
+        if not derived.starting:
+            _leave_none_open(derived, seq)
+            derived.turn += 1
+            derived.turn_state = TurnState.OPEN
+            derived.open_since = at
+            derived.last_active_at = max(derived.last_active_at, at)
+        message.turn = derived.turn
+        derived.starting.append(message)
     if event.input_id in derived.messages:
         derived.notes.add(Code.INPUT_ROW, f"event {seq}", "Its input id was used before.")
     derived.messages[event.input_id] = message
-    derived.starting = message
 
 
 def turn_start(derived: Derived, event: TurnStart, seq: int, at: str) -> None:
-    """The turn of the message before begins."""
+    """The turn of the messages before begins."""
     if event.v != STREAM_VERSION:
         derived.notes.add(
             Code.STREAM_VERSION, f"event {seq}", f"It says {event.v} instead of {STREAM_VERSION}."
         )
-    if derived.starting is not None:
-        derived.starting.last_seq = seq
-        derived.starting = None
+    if derived.starting:
+        for message in derived.starting:
+            message.last_seq = seq
+        derived.starting.clear()
         derived.milestones.expect(MilestoneType.TURN_STARTED, at, turn=derived.turn)
 
 
@@ -122,7 +135,8 @@ def rest(derived: Derived, event: TurnFinish | TurnError, seq: int, at: str) -> 
     derived.last_active_at = max(derived.last_active_at, at)
     derived.rests[at] += 1
     if isinstance(event, TurnError):
-        derived.own_rests[at] += 1
+        # Anybody may give a turn up, and only a run tells of any other error.
+        derived.own_rests[at] += event.code != ABANDONED
         derived.milestones.expect(MilestoneType.TURN_FAILED, at, turn=derived.turn, code=event.code)
     else:
         # A person, too, ends a turn as interrupted; any other reason is a run's.
@@ -135,7 +149,7 @@ def rest(derived: Derived, event: TurnFinish | TurnError, seq: int, at: str) -> 
 def end(derived: Derived) -> None:
     """Note what the end of the log leaves undone."""
     where = f"event {derived.last_seq}"
-    if derived.starting is not None:
+    if derived.starting:
         derived.notes.add(Code.ORDER, where, "The log ends between a message and its turn-start.")
     if derived.after_close is not None:
         place, message = f"event {derived.after_close}", "It is dated after the thread was closed."
