@@ -214,4 +214,4 @@ def test_a_full_run_fails_for_a_move_never_taken(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, said in done.stdout) == (code, True), done.stdout + done.stderr
-    assert "sqlite: turn: idle -> open" not in done.stdout
+    assert "sqlite: turn: idle -> open on 'send-message'" not in done.stdout

@@ -105,6 +105,11 @@ def test_scenarios_show_what_is_promised() -> None:
         assert set(scenario.guarantees) <= set(known), scenario
         assert scenario.does.__doc__, scenario
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    # A room that nobody listed would be left out in silence.
+    rooms = ROOT / "engine_assistant" / "testing" / "conformance" / "scenarios"
+    assert {scenario.room for scenario in SCENARIOS} == {
+        path.stem for path in rooms.glob("*.py") if path.stem != "__init__"
+    }
 
 
 # ---------------------------------------------------------------- as a command

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from engine_assistant.testing.conformance import Factory, Names, Setup
 from engine_assistant.testing.conformance.suite import Scenario
@@ -99,7 +100,7 @@ class Verdicts:
                     for number in numbers:
                         self._outcomes[number].append(report.outcome)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print the guarantees by number."""
         if not self._outcomes:
             return
