@@ -117,7 +117,7 @@ def _is_newer(derived: Derived, stored: StoredEvent, body: str) -> bool:
 
 def _tell(derived: Derived, event: Known, stored: StoredEvent) -> None:
     seq, at = stored.seq, str(stored.at)
-    turns.admit(derived, event, seq, at)
+    turns.admit(derived, event, seq, at, stored.turn)
     match event:
         case UserMessage():
             turns.user_message(derived, event, seq, at, stored.turn)

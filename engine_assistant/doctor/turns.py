@@ -31,13 +31,13 @@ from engine_assistant.model.milestones import MilestoneType
 __all__ = ["admit", "end", "rest", "turn_start", "user_message"]
 
 
-def admit(derived: Derived, event: Known, seq: int, at: str) -> None:
-    """Note an event that may not stand where it stands."""
+def admit(derived: Derived, event: Known, seq: int, at: str, turn: object) -> None:
+    """Note an event that may not stand where it stands. `turn` is the one it is counted to."""
     _date(derived, seq, at)
     if derived.starting and not isinstance(event, TurnStart | UserMessage):
         derived.starting.clear()
         derived.notes.add(Code.ORDER, f"event {seq}", "A turn-start must follow a message.")
-    if not _admits(derived, event, seq, at):
+    if not _admits(derived, event, seq, at, turn):
         state = derived.turn_state.value
         derived.notes.add(
             Code.ORDER,
@@ -58,14 +58,15 @@ def _date(derived: Derived, seq: int, at: str) -> None:
         derived.after_close = seq
 
 
-def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
+def _admits(derived: Derived, event: Known, seq: int, at: str, turn: object) -> bool:
     state = derived.turn_state
     match event:
         case TurnStart():
             return bool(derived.starting)
         case UserMessage():
             # The closings that let a waiting turn go are of the same moment as the message.
-            return state is not TurnState.AWAITING or derived.let_go == (seq - 1, at)
+            passes_by = derived.let_go == (seq - 1, at)
+            return state is TurnState.IDLE or passes_by or _joins(derived, turn)
         case SeededMessage():
             return derived.turn == 0
         case ToolOutput() | ToolError() if event.late:
@@ -84,8 +85,7 @@ def _admits(derived: Derived, event: Known, seq: int, at: str) -> bool:
 def user_message(derived: Derived, event: UserMessage, seq: int, at: str, turn: object) -> None:
     """A message opens the next turn, alone or with others, or is taken into the one that is open.
 
-    `turn` is the one that it is counted to. Only where a waiting turn was let go a moment ago it
-    could be either.
+    `turn` is the one that it is counted to: it says which.
     """
     files = None if event.files is None else [part.id for part in event.files]
     message = Message(
@@ -94,8 +94,7 @@ def user_message(derived: Derived, event: UserMessage, seq: int, at: str, turn: 
         turn=derived.turn,
         first_seq=seq,
     )
-    passes_by = derived.let_go == (seq - 1, at) and turn != derived.turn
-    if derived.turn_state is TurnState.OPEN and not derived.starting and not passes_by:
+    if _joins(derived, turn) and not derived.starting:
         message.last_seq = seq
     else:
         if not derived.starting:
@@ -109,6 +108,11 @@ def user_message(derived: Derived, event: UserMessage, seq: int, at: str, turn: 
     if event.input_id in derived.messages:
         derived.notes.add(Code.INPUT_ROW, f"event {seq}", "Its input id was used before.")
     derived.messages[event.input_id] = message
+
+
+def _joins(derived: Derived, turn: object) -> bool:
+    """Return whether a message counted to `turn` belongs to the turn that is open."""
+    return derived.turn_state is TurnState.OPEN and turn == derived.turn
 
 
 def turn_start(derived: Derived, event: TurnStart, seq: int, at: str) -> None:
