@@ -34,7 +34,12 @@ LOOK: Final = ToolDefinition(name="look", description="Looks.", schema={"type": 
 
 def run(work: Coroutine[object, object, T]) -> T:
     """Run to the end, or say that it hangs."""
-    return asyncio.run(asyncio.wait_for(work, LONGEST))
+
+    async def bounded() -> T:
+        async with asyncio.timeout(LONGEST):
+            return await work
+
+    return asyncio.run(bounded())
 
 
 def scripted(*attempts: Attempt) -> tuple[Model, Replay]:
@@ -78,6 +83,7 @@ class Memory(Hooks):
         self.events: list[ModelEvent | HostEvent] = []
         self.kept: list[AssistantMessage | ToolMessage] = []
         self.steps: list[Step] = []
+        self.answered: list[Step] = []
 
     async def on_event(self, event: ModelEvent | HostEvent, step: Step) -> None:
         self.trace.append("event")
@@ -90,6 +96,7 @@ class Memory(Hooks):
 
     async def on_assistant_message(self, message: AssistantMessage, step: Step) -> None:
         self.trace.append("answer")
+        self.answered.append(step)
         self.kept.append(message)
 
     async def on_tool_results(self, message: ToolMessage, step: Step) -> None:

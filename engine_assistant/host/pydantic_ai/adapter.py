@@ -133,14 +133,14 @@ class PydanticAIModel:
             ) from None
         except ModelAPIError as error:
             raise self._failed(
-                "The model's provider could not be reached, or broke off.",
-                reason="connection",
+                "The exchange with the model's provider failed.",
+                reason="transport",
                 retry=Retry.NOW,
                 error=type(error).__name__,
             ) from None
         except Exception as error:  # noqa: BLE001 - clients have many ways to fail
             raise self._failed(
-                "The model's client could not use the answer.",
+                "The model's client failed.",
                 reason="broken",
                 error=type(error).__name__,
             ) from None

@@ -25,6 +25,7 @@ from pydantic_ai.messages import ModelRequest as SentRequest
 
 from engine_assistant.host.messages import (
     AssistantMessage,
+    JsonValue,
     Message,
     ProviderState,
     Text,
@@ -95,9 +96,14 @@ def _returned(part: ToolCallPart, result: ToolResult | None) -> ToolReturnPart:
         return ToolReturnPart(
             part.tool_name, _NO_RESULT, tool_call_id=part.tool_call_id, outcome="interrupted"
         )
+    match result:
+        case ToolResult(is_error=True, output={"code": str(code), "message": str(message)}):
+            told: JsonValue = f"{code}: {message}"
+        case _:
+            told = result.output
     return ToolReturnPart(
         part.tool_name,
-        result.output,
+        told,
         tool_call_id=part.tool_call_id,
         outcome="failed" if result.is_error else "success",
     )
