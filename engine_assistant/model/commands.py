@@ -33,6 +33,7 @@ from engine_assistant.model.fields import (
 )
 from engine_assistant.model.limits import LONGEST_WAIT
 from engine_assistant.model.machines import ApprovalState, CallState, ThreadStatus
+from engine_assistant.model.usage import Usage
 
 __all__ = [
     "AcquireRun",
@@ -201,6 +202,7 @@ class AppendEvents(Fenced):
 
     events: tuple[Event, ...]
     batch: Count | None = None
+    usage: Usage | None = None
 
     @model_validator(mode="after")
     def _within_bounds(self, info: ValidationInfo) -> Self:
@@ -237,8 +239,8 @@ class AppendEvents(Fenced):
 
     @cached_property
     def plain(self) -> bool:
-        """Whether no event of the batch moves a machine."""
-        return all(event.type in PLAIN for event in self.events)
+        """Whether nothing but events is written, and none of them moves a machine."""
+        return self.usage is None and all(event.type in PLAIN for event in self.events)
 
 
 class RequestApproval(Fenced):

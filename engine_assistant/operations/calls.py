@@ -1,13 +1,14 @@
-"""Tool calls: claimed once, settled late, looked at."""
+"""Tool calls: claimed once, claimed again when they may be, settled late, resolved, looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine_assistant.context import Context
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, GetCall, ListCalls, SettleExecution
+from engine_assistant.model.commands_runs import ResolveUnknown, RetryCall
 from engine_assistant.model.cursors import read_cursor, write_cursor
-from engine_assistant.model.errors import Internal, not_found
+from engine_assistant.model.errors import Internal, PermissionDenied, not_found
 from engine_assistant.model.machines import CallState
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import ApprovalRow, CallRow
@@ -20,12 +21,19 @@ from engine_assistant.operations.opening import (
     readable_thread,
 )
 from engine_assistant.operations.operation import Operation
-from engine_assistant.rules import executions
+from engine_assistant.rules import executions, settlements
 from engine_assistant.store.pages import bodies_of, call_page
 from engine_assistant.store.reads import find_run, find_thread, gather_calls
 from engine_assistant.store.writes import write
 
-__all__ = ["CLAIM_EXECUTION", "GET_CALL", "LIST_CALLS", "SETTLE_EXECUTION"]
+__all__ = [
+    "CLAIM_EXECUTION",
+    "GET_CALL",
+    "LIST_CALLS",
+    "RESOLVE_UNKNOWN",
+    "RETRY_CALL",
+    "SETTLE_EXECUTION",
+]
 
 
 def claim_execution(ctx: Context, command: ClaimExecution) -> Claim:
@@ -38,6 +46,16 @@ def claim_execution(ctx: Context, command: ClaimExecution) -> Claim:
     return write(ctx.database, executions.claim_execution(draft, command, claimed_by))
 
 
+def retry_call(ctx: Context, command: RetryCall) -> Claim:
+    """Take the right to run an `unknown` call again. Run the tool only when this returns."""
+    draft = open_draft(ctx, lock(ctx, command.thread_id), (command.call_id,))
+    call = draft.call(command.call_id)
+    repeatable = False
+    if call is not None and call.state is CallState.UNKNOWN:
+        repeatable = _proposal(ctx, call).get("repeatable") is True
+    return write(ctx.database, executions.retry_call(draft, command, repeatable=repeatable))
+
+
 def settle_execution(ctx: Context, command: SettleExecution) -> Settled:
     """Bring a result that the call's own run could not record any more."""
     locked = lock(ctx, command.thread_id)
@@ -45,7 +63,23 @@ def settle_execution(ctx: Context, command: SettleExecution) -> Settled:
     call = draft.call(command.call_id)
     if call is None:
         raise not_found()
-    return write(ctx.database, executions.settle_execution(draft, command, call))
+    return write(ctx.database, settlements.settle_execution(draft, command, call))
+
+
+def resolve_unknown(ctx: Context, command: ResolveUnknown) -> Settled:
+    """Say, as the thread's owner, what became of a call that nobody can tell of."""
+    if ctx.caller.system:
+        raise PermissionDenied("A system principal resolves nothing; only people do.")
+    author = ctx.caller.principal
+    locked = lock(ctx, command.thread_id, owner=author)
+    draft = open_draft(ctx, locked, (command.call_id,))
+    call = draft.call(command.call_id)
+    if call is None:
+        raise not_found()
+    plan = settlements.resolve_unknown(
+        draft, command, call, author=author, channel=ctx.caller.channel
+    )
+    return write(ctx.database, plan)
 
 
 def get_call(ctx: Context, command: GetCall) -> CallView:
@@ -95,15 +129,21 @@ def _views(
             (row for row in approvals if row.call_id == call.call_id),
             key=lambda row: row.approver_id,
         )
-        views.append(_view(call, said, _input_of(call, bodies.get(call.input_seq))))
+        views.append(_view(call, said, _fields(call, bodies.get(call.input_seq))["input"]))
     return views
 
 
-def _input_of(call: CallRow, body: str | None) -> JsonValue:
+def _fields(call: CallRow, body: str | None) -> Mapping[str, JsonValue]:
     fields = None if body is None else read_stored(body, seq=call.input_seq)
     if not isinstance(fields, dict) or "input" not in fields:
         raise Internal("The input that a call refers to is missing.", seq=call.input_seq)
-    return fields["input"]
+    return fields
+
+
+def _proposal(ctx: Context, call: CallRow) -> Mapping[str, JsonValue]:
+    """Return the event that proposed the call, as it is stored."""
+    body = bodies_of(ctx.database, call.thread_id, (call.input_seq,)).get(call.input_seq)
+    return _fields(call, body)
 
 
 def _view(call: CallRow, said: Sequence[ApprovalRow], tool_input: JsonValue) -> CallView:
@@ -135,6 +175,10 @@ CLAIM_EXECUTION: Final = Operation(
 )
 SETTLE_EXECUTION: Final = Operation(
     "assistant/settle-execution", (RUN,), SettleExecution, Settled, settle_execution
+)
+RETRY_CALL: Final = Operation("assistant/retry-call", (RUN,), RetryCall, Claim, retry_call)
+RESOLVE_UNKNOWN: Final = Operation(
+    "assistant/resolve-unknown", (USE,), ResolveUnknown, Settled, resolve_unknown
 )
 GET_CALL: Final = Operation(
     "assistant/get-call", (USE, RUN), GetCall, CallView, get_call, reads=True

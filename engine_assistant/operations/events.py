@@ -52,7 +52,8 @@ def append_events(ctx: Context, command: AppendEvents) -> Appended:
         for event in command.events
         if isinstance(event, ToolInput | ToolOutput | ToolError | ApprovalRequest)
     }
-    draft = open_draft(ctx, locked, named, unended=rests or asks, run=rests, queue=rests)
+    uses = command.usage is not None
+    draft = open_draft(ctx, locked, named, unended=rests or asks, run=rests or uses, queue=rests)
     return write(ctx.database, batches.append_events(draft, command))
 
 

@@ -22,7 +22,7 @@ from engine_assistant.model.views import Appended
 from engine_assistant.rules.calls import tool_error, tool_input, tool_output
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.requests import approval_request, refuse_resting
-from engine_assistant.rules.runs import holds_lease, refuse_fenced, renew
+from engine_assistant.rules.runs import holds_lease, keep_usage, refuse_fenced, renew
 from engine_assistant.rules.turns import finish_turn, no_turn_open, refuse_closed
 
 __all__ = ["append_events", "is_repeated", "refuse_append", "refuse_plain"]
@@ -89,6 +89,8 @@ def append_events(draft: Draft, command: AppendEvents) -> Plan[Appended]:
     refuse_append(draft.thread, command)
     first = draft.thread.last_seq + 1
     stopping = draft.thread.interrupt_requested_at is not None
+    if command.usage is not None:
+        keep_usage(draft, command.usage)
     for event, body in zip(command.events, command.bodies, strict=True):
         _append(draft, command, cast("Known", event), body)
     if command.batch is not None:

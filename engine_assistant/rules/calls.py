@@ -27,6 +27,9 @@ _SENTENCES: Mapping[ConflictReason, str] = {
     ConflictReason.CALL_CLOSED: "The call was closed before it ran.",
     ConflictReason.DIGEST_MISMATCH: "This is not what was asked and approved. Ask again.",
     ConflictReason.KEY_REUSED: "This attempt claimed something else. Use a new attempt number.",
+    ConflictReason.NOT_REPEATABLE: (
+        "Nobody said that this tool may run twice. Settle the call, or let a person resolve it."
+    ),
     ConflictReason.RUN_FENCED: "The call was not claimed under this fence.",
 }
 

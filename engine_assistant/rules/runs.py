@@ -1,19 +1,24 @@
-"""The lease: who may write the assistant's side, and until when.
+"""The lease: who may write the assistant's side, and until when; and what its holder leaves behind.
 
 A fence names one holding of the lease and is never given twice. It rises on every acquisition,
 also by the same run id, because the second of two processes that share a run id is another
 writer. Every write of a run carries its fence and is refused when the thread's fence is another.
 A lease that has run out still writes, and is renewed by it, until somebody takes it.
+
+Each holding is a row that stays: when and by what it ended, what it used up, what it did last.
 """
 
 from dataclasses import replace
 
 from engine_assistant.model.commands import AcquireRun, BeatRun, ReleaseRun
-from engine_assistant.model.errors import Conflict, ConflictReason
+from engine_assistant.model.commands_runs import RecordOperation
+from engine_assistant.model.errors import Conflict, ConflictReason, Internal
 from engine_assistant.model.machines import RUN, Ending, Trigger, TurnState
 from engine_assistant.model.rows import Plan, RunRow, ThreadRow
 from engine_assistant.model.times import later
+from engine_assistant.model.usage import Usage
 from engine_assistant.model.views import Beat, Lease, Released
+from engine_assistant.model.views_runs import RunOperation
 from engine_assistant.rules.closing import (
     close_calls,
     end_run,
@@ -24,7 +29,16 @@ from engine_assistant.rules.closing import (
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.turns import no_turn_open, refuse_closed
 
-__all__ = ["acquire_run", "beat_run", "holds_lease", "refuse_fenced", "release_run", "renew"]
+__all__ = [
+    "acquire_run",
+    "beat_run",
+    "holds_lease",
+    "keep_usage",
+    "record_operation",
+    "refuse_fenced",
+    "release_run",
+    "renew",
+]
 
 
 def holds_lease(thread: ThreadRow, run_id: str, fence: int) -> bool:
@@ -137,3 +151,42 @@ def release_run(draft: Draft, command: ReleaseRun) -> Plan[Released]:
     close_calls(draft, Ending.FENCED, "released", lapsed=False)
     end_run(draft, Trigger.RELEASE, "released")
     return draft.plan(Released(released=True))
+
+
+def record_operation(
+    draft: Draft, command: RecordOperation, before: RunOperation | None
+) -> Plan[RunOperation]:
+    """Keep what the run does now. The clock is the engine's, from the first word of each operation.
+
+    Raises:
+        Conflict: `thread_closed`, `run_fenced`.
+    """
+    refuse_closed(draft.thread)
+    refuse_fenced(draft.thread, command.run_id, command.fence)
+    if before is not None and before.operation_id != command.operation_id:
+        before = None
+    first_output_at = None if before is None else before.first_output_at
+    if first_output_at is None and command.first_output:
+        first_output_at = draft.now
+    now = RunOperation(
+        operation_id=command.operation_id,
+        kind=command.kind,
+        phase=command.phase,
+        step=command.step,
+        started_at=draft.now if before is None else before.started_at,
+        first_output_at=first_output_at,
+    )
+    draft.put(replace(_holder(draft), operation=now.stored()))
+    renew(draft)
+    return draft.plan(now)
+
+
+def keep_usage(draft: Draft, usage: Usage) -> None:
+    """Keep what the run has used up so far, in place of what was kept before."""
+    draft.put(replace(_holder(draft), usage=usage.stored()))
+
+
+def _holder(draft: Draft) -> RunRow:
+    if draft.run is None:
+        raise Internal("The run that holds the lease has no row.", fence=draft.thread.fence)
+    return draft.run

@@ -12,6 +12,7 @@ from engine_assistant.model.rows import (
     ApprovalRow,
     CallRow,
     CompactionRow,
+    ContextRow,
     FileRow,
     InputRow,
     RunRow,
@@ -38,7 +39,17 @@ __all__ = [
     "row_of",
 ]
 
-R = TypeVar("R", ThreadRow, InputRow, RunRow, CallRow, ApprovalRow, FileRow, CompactionRow)
+R = TypeVar(
+    "R",
+    ThreadRow,
+    InputRow,
+    RunRow,
+    CallRow,
+    ApprovalRow,
+    FileRow,
+    CompactionRow,
+    ContextRow,
+)
 
 _CALL_COLUMNS = len(tool_calls.c)
 

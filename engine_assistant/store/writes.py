@@ -16,6 +16,7 @@ from engine_assistant.model.rows import (
     CallRow,
     Change,
     CompactionRow,
+    ContextRow,
     FileRow,
     InputRow,
     MilestoneRow,
@@ -39,6 +40,7 @@ _TABLES: Final[dict[type[Row], sa.Table]] = {
     ApprovalRow: tables.approvals,
     FileRow: tables.files,
     CompactionRow: tables.compactions,
+    ContextRow: tables.contexts,
 }
 
 _HEAD_KEY: Final = ("tenant_id", "id")
@@ -58,6 +60,7 @@ def write(db: Database, plan: Plan[A]) -> A:
     _move(db, tables.threads, (plan.before, plan.after), key=_HEAD_KEY, guards=_HEAD_GUARDS)
     if plan.events:
         dialect_of(db.connection).insert_events(db, plan.after.id, plan.events)
+    _drop_context(db, plan)
     for change in plan.changes:
         _apply(db, change)
     emit(db, plan.milestones)
@@ -83,6 +86,15 @@ def emit(db: Database, milestones: Sequence[MilestoneRow]) -> None:
         db.emit(milestones)
     else:
         db.execute(sa.insert(tables.outbox), [_values(row) for row in milestones])
+
+
+def _drop_context(db: Database, plan: Plan[A]) -> None:
+    """Take the private context away: with the end of its turn, or for another one in its place."""
+    replaced = any(isinstance(change.after, ContextRow) for change in plan.changes)
+    if plan.before.context_bytes and (replaced or not plan.after.context_bytes):
+        kept = tables.contexts.c
+        of_thread = (kept.tenant_id == db.tenant, kept.thread_id == plan.after.id)
+        db.execute(sa.delete(tables.contexts).where(*of_thread))
 
 
 def _apply(db: Database, change: Change) -> None:

@@ -51,6 +51,40 @@ _SECONDS = (
 )
 _FLAG = (None, 0, 1, "true", MARKER, [], Odd())
 _WORD = ("", MARKER, LONE, "OPEN", 0, True, [MARKER], Odd())
+_AMOUNT = (
+    *(
+        "",
+        "-1",
+        "+1",
+        "1.",
+        ".5",
+        "01",
+        "1e3",
+        "1,5",
+        " 1",
+        "1\n",
+        "NaN",
+        "Infinity",
+        "0x1",
+        "\uff11",
+    ),
+    *("9" * 19, "0." + "9" * 19, "1" * 5000, MARKER, LONE, None, 1, 1.5, True, [1], Odd()),
+)
+_CURRENCY = (
+    "",
+    "usd",
+    "US",
+    "USDX",
+    "U5D",
+    "US\n",
+    "\uff35SD",
+    "$",
+    MARKER,
+    LONE,
+    None,
+    840,
+    Odd(),
+)
 _DIGEST = (
     *("", MARKER, LONE, "a" * 63, "a" * 65, "A" * 64, "a" * 63 + "g", "a" * 64 + "\n"),
     *(None, 7, True, b"a" * 64, Odd()),
@@ -87,7 +121,22 @@ _FAILURE = (
 ID, TITLE, REASON = _text(128), _text(1024), _text(2048)
 MESSAGE = _text(64 * 1024, nul=False)
 
+_FIGURE = {"value": 1, "provenance": "reported"}
+_MONEY = {"value": "1.5", "currency": "USD", "provenance": "computed"}
+_USAGE = (
+    *(MARKER, 7, True, [MARKER], {}, {"input": None}, {MARKER * 10: _FIGURE}, Odd()),
+    *({"input": {**_FIGURE, "value": value}} for value in _whole(0)),
+    *({"output": {**_FIGURE, "provenance": word}} for word in _WORD),
+    *({"reasoning": _FIGURE, "cost": {**_MONEY, "value": value}} for value in _AMOUNT),
+    *({"cost": {**_MONEY, "currency": value}} for value in _CURRENCY),
+    *({"cost": {key: _MONEY[key] for key in _MONEY if key != lacks}} for lacks in _MONEY),
+    *({"cache_read": figure} for figure in (MARKER, 7, {}, {"value": 1}, {**_FIGURE, "of": 1})),
+)
+
 NONSENSE: Final[Mapping[str, tuple[object, ...]]] = {
+    **dict.fromkeys(("operation_id", "kind", "phase", "step"), ID),
+    **dict.fromkeys(("happened", "first_output"), _FLAG),
+    "usage": _USAGE,
     **dict.fromkeys(
         ("thread_id", "call_id", "run_id", "input_id", "key", "version", "subject", "operation"),
         ID,
@@ -118,6 +167,11 @@ NONSENSE: Final[Mapping[str, tuple[object, ...]]] = {
 }
 """For each field, what it must not be. `None` is left out where a field may be left out."""
 
+NONSENSE_OF: Final[Mapping[tuple[str, str], tuple[object, ...]]] = {
+    ("assistant/put-context", "state"): _text(1024 * 1024),
+}
+"""Where a field of one operation is another than that of the same name elsewhere."""
+
 
 def _wrong(play: Play, name: str) -> Iterator[tuple[str, Values]]:
     """Walk the inputs of one operation that are wrong in exactly one place."""
@@ -125,7 +179,7 @@ def _wrong(play: Play, name: str) -> Iterator[tuple[str, Values]]:
     for field, info in OPERATIONS[name].command.model_fields.items():
         if info.is_required():
             yield f"without {field}", {key: right[key] for key in right if key != field}
-        for at, value in enumerate(NONSENSE[field]):
+        for at, value in enumerate(NONSENSE_OF.get((name, field), NONSENSE[field])):
             if value is None and not info.is_required():
                 continue
             values = {**right, field: value}
@@ -176,7 +230,7 @@ def test_the_input_that_is_right_in_every_field_is_taken(play: Play, name: str) 
     """Otherwise what is wrong in one place might have been refused for another."""
     right = play.right(name)
     fields = set(OPERATIONS[name].command.model_fields)
-    assert fields - set(right) <= {"cursor", "last", "error"}
+    assert fields - set(right) <= {"cursor", "last", "error", "usage"}
     assert isinstance(play.call(name, right), dict)
 
 

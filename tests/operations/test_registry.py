@@ -97,6 +97,7 @@ OWNED = [
     "assistant/close-thread",
     "assistant/interrupt-turn",
     "assistant/resolve-approval",
+    "assistant/resolve-unknown",
     "assistant/send-message",
 ]
 

@@ -107,7 +107,7 @@ def test_on_postgres_a_stranger_waits_for_nobodys_lock(postgres_play: Play, name
     with play.stage.engine.begin() as holder:
         holder.execute(sa.text("SELECT 1 FROM assistant_threads FOR UPDATE"))
         rival = Assistant(hasty, retry_for=0)
-        if name not in READING_OPERATIONS:
+        if not OPERATIONS[name].reads:
             with pytest.raises(Raced):
                 rival.acting_as(play.caller(name)).call(name, play.right(name))
         for stranger in strangers:

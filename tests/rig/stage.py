@@ -48,6 +48,7 @@ ASKED: Values = {"operation": "refunds/create", "version": "v1"}
 PERSON_OPERATIONS = {
     "assistant/create-thread",
     "assistant/close-thread",
+    "assistant/resolve-unknown",
     "assistant/authorize-file-upload",
     "assistant/send-message",
     "assistant/interrupt-turn",
@@ -57,6 +58,8 @@ PERSON_OPERATIONS = {
 }
 READING_OPERATIONS = {
     "assistant/get-thread",
+    "assistant/get-run",
+    "assistant/list-runs",
     "assistant/list-threads",
     "assistant/read-events",
     "assistant/list-inputs",
@@ -68,6 +71,10 @@ READING_OPERATIONS = {
 }
 RUN_OPERATIONS = {
     "assistant/register-file",
+    "assistant/record-operation",
+    "assistant/put-context",
+    "assistant/get-context",
+    "assistant/retry-call",
     "assistant/append-events",
     "assistant/acquire-run",
     "assistant/beat-run",
@@ -140,6 +147,15 @@ class Stage:
         values = {**run, "call_id": call_id, **ASKED, "input": INPUT, **given}
         self.bot.call("assistant/claim-execution", values)
 
+    def lose(self, call_id: str = "lost", **given: object) -> Values:
+        """Open a turn in which a claimed call became unknown; answer the lease after that one."""
+        run = self.open_turn("r0")
+        self.propose(run, call_id, **{"repeatable": True, **given})
+        self.approve(run, call_id, self.ask(run, call_id)["usr_alice"])
+        self.claim(run, call_id)
+        self.bot.release_run(thread_id=str(run["thread_id"]), run_id="r0", fence=1)
+        return self.take(str(run["thread_id"]))
+
     def rest(self, run: Values, reason: str = "done") -> None:
         self.append(run, {"type": "turn-finish", "reason": reason})
 
@@ -176,7 +192,9 @@ class Stage:
         self.me.send_message(thread_id=busy, text="First")
         waits = self.me.send_message(thread_id=busy, text="Second", when_busy="queue", key="m-2")
         head = self.me.get_thread(thread_id=str(run["thread_id"])).last_seq
-        return Play(self, run, digests, idle, file.id, busy, waits.input_id, head)
+        lost = self.lose()
+        self.bot.call("assistant/put-context", {**run, "state": "private"})
+        return Play(self, run, digests, idle, file.id, busy, waits.input_id, head, lost)
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,8 @@ class Play:
     busy: str
     input_id: str
     head: int
+    lost: Values
+    """What a run says on a thread whose call may or may not have happened."""
 
     @property
     def thread_id(self) -> str:
@@ -219,6 +239,32 @@ _RIGHT: dict[str, Callable[[Play], Values]] = {
     "assistant/get-thread": lambda p: {"thread_id": p.thread_id},
     "assistant/list-threads": lambda _: {"subject": "usr_alice", "status": "open", "limit": 10},
     "assistant/close-thread": lambda p: {"thread_id": p.thread_id},
+    "assistant/get-run": lambda p: {"thread_id": p.thread_id, "fence": p.run["fence"]},
+    "assistant/list-runs": lambda p: _page(p, state="running"),
+    "assistant/record-operation": lambda p: {
+        **p.run,
+        "operation_id": "o-1",
+        "kind": "model",
+        "phase": "streaming",
+        "step": "s1",
+        "first_output": True,
+    },
+    "assistant/put-context": lambda p: {**p.run, "state": "opaque"},
+    "assistant/get-context": lambda p: dict(p.run),
+    "assistant/retry-call": lambda p: {
+        **p.lost,
+        "call_id": "lost",
+        **ASKED,
+        "input": INPUT,
+        "attempt": 1,
+    },
+    "assistant/resolve-unknown": lambda p: {
+        "thread_id": p.lost["thread_id"],
+        "call_id": "lost",
+        "happened": True,
+        "output": {"ok": True},
+        "reason": "the bank says so",
+    },
     "assistant/authorize-file-upload": lambda p: {"thread_id": p.thread_id},
     "assistant/interrupt-turn": lambda p: {"thread_id": p.thread_id},
     "assistant/send-message": lambda p: {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from engine_assistant.assistant.async_verbs.history import AsyncHistoryVerbs
 from engine_assistant.assistant.async_verbs.person import AsyncPersonVerbs
 from engine_assistant.assistant.async_verbs.reading import AsyncReadingVerbs
+from engine_assistant.assistant.async_verbs.recovery import AsyncRecoveryVerbs
 from engine_assistant.assistant.async_verbs.run import AsyncRunVerbs
 from engine_assistant.assistant.async_verbs.turns import AsyncTurnVerbs
 from engine_assistant.operations.registry import named_input, named_operation
@@ -18,7 +19,12 @@ __all__ = ["AsyncOperations"]
 
 
 class AsyncOperations(
-    AsyncPersonVerbs, AsyncTurnVerbs, AsyncRunVerbs, AsyncReadingVerbs, AsyncHistoryVerbs
+    AsyncPersonVerbs,
+    AsyncTurnVerbs,
+    AsyncRunVerbs,
+    AsyncRecoveryVerbs,
+    AsyncReadingVerbs,
+    AsyncHistoryVerbs,
 ):
     """Everything that one caller can ask of the engine."""
 

@@ -7,6 +7,7 @@ from engine_assistant.assistant.given import ABSENT, Absent, given
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ToolFailure
 from engine_assistant.model.events import Known
+from engine_assistant.model.usage import Usage
 from engine_assistant.model.views import (
     Appended,
     Beat,
@@ -72,6 +73,7 @@ class AsyncRunVerbs(AsyncVerbs):
         fence: int,
         events: Sequence[Known | Mapping[str, object]],
         batch: int | None = None,
+        usage: Usage | Mapping[str, object] | None = None,
     ) -> Appended:
         """See `Operations.append_events`."""
         return await self._run(
@@ -81,6 +83,7 @@ class AsyncRunVerbs(AsyncVerbs):
             fence=fence,
             events=events,
             batch=batch,
+            usage=usage,
         )
 
     async def request_approval(

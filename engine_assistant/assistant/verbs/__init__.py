@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from engine_assistant.assistant.verbs.history import HistoryVerbs
 from engine_assistant.assistant.verbs.person import PersonVerbs
 from engine_assistant.assistant.verbs.reading import ReadingVerbs
+from engine_assistant.assistant.verbs.recovery import RecoveryVerbs
 from engine_assistant.assistant.verbs.run import RunVerbs
 from engine_assistant.assistant.verbs.turns import TurnVerbs
 from engine_assistant.operations.registry import named_input, named_operation
@@ -17,7 +18,7 @@ from engine_assistant.operations.registry import named_input, named_operation
 __all__ = ["Operations"]
 
 
-class Operations(PersonVerbs, TurnVerbs, RunVerbs, ReadingVerbs, HistoryVerbs):
+class Operations(PersonVerbs, TurnVerbs, RunVerbs, RecoveryVerbs, ReadingVerbs, HistoryVerbs):
     """Everything that one caller can ask of the engine."""
 
     def call(self, name: str, values: Mapping[str, object]) -> dict[str, object]:

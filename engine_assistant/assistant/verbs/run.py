@@ -7,6 +7,7 @@ from engine_assistant.assistant.verbs.base import Verbs
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ToolFailure
 from engine_assistant.model.events import Known
+from engine_assistant.model.usage import Usage
 from engine_assistant.model.views import (
     Appended,
     Beat,
@@ -93,6 +94,7 @@ class RunVerbs(Verbs):
         fence: int,
         events: Sequence[Known | Mapping[str, object]],
         batch: int | None = None,
+        usage: Usage | Mapping[str, object] | None = None,
     ) -> Appended:
         """Write the assistant's side: every event of the batch, or none. Renews the lease.
 
@@ -102,6 +104,7 @@ class RunVerbs(Verbs):
             fence: the fence of its lease.
             events: 1 to 256 run events, as models or as dicts of the same shape.
             batch: 1, 2, 3 … under this fence: a batch given again answers its first result.
+            usage: everything that the run has used up so far, in place of what was kept before.
 
         Raises:
             NotFound: there is no such thread.
@@ -118,6 +121,7 @@ class RunVerbs(Verbs):
             fence=fence,
             events=events,
             batch=batch,
+            usage=usage,
         )
 
     def request_approval(
