@@ -1,4 +1,8 @@
-"""Threads that a run should pick up, across tenants. Idle threads are never touched."""
+"""Threads that a run should pick up, across tenants. Idle threads are never touched.
+
+Fair: the oldest of every tenant comes first, then the second of every tenant, and on. A tenant
+with ten thousand of them is served in its turn, and keeps nobody waiting.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -22,7 +26,7 @@ def runnable(
     limit: int,
     exclude: Sequence[tuple[str, str]],
 ) -> Sequence[sa.RowMapping]:
-    """Return (tenant, thread_id, turn, why, since), oldest first.
+    """Return (tenant, thread_id, turn, why, since), by rank within the tenant, then by age.
 
     Open turns with no live lease stand in one partial index, waiting turns whose approvals have
     all lapsed in another.
@@ -33,16 +37,21 @@ def runnable(
     why = sa.case(
         (threads.c.run_id.is_(None), sa.literal("no-run")), else_=sa.literal("lease-ran-out")
     )
-    opened = _arm(why, threads.c.open_since, exclude, limit).where(
+    opened = _arm(why, threads.c.open_since, exclude).where(
         is_any_of(threads.c.turn_state, [TurnState.OPEN]), free
     )
-    lapsed = _arm(sa.literal("approvals-lapsed"), threads.c.next_deadline, exclude, limit).where(
+    lapsed = _arm(sa.literal("approvals-lapsed"), threads.c.next_deadline, exclude).where(
         is_any_of(threads.c.turn_state, [TurnState.AWAITING]), threads.c.next_deadline <= now, free
     )
-    both = sa.union_all(
-        sa.select(opened.subquery("opened")), sa.select(lapsed.subquery("lapsed"))
-    ).subquery("runnable")
-    statement = sa.select(both).order_by(both.c.since, both.c.thread_id).limit(limit)
+    found = sa.union_all(opened, lapsed).subquery("found")
+    age = (found.c.since, found.c.thread_id)
+    rank = sa.func.row_number().over(partition_by=found.c.tenant, order_by=age).label("rank")
+    ranked = sa.select(found, rank).subquery("ranked")
+    statement = (
+        sa.select(*(ranked.c[column.name] for column in found.c))
+        .order_by(ranked.c.rank, ranked.c.since, ranked.c.tenant, ranked.c.thread_id)
+        .limit(limit)
+    )
     return db.execute(statement).mappings().all()
 
 
@@ -50,18 +59,13 @@ def _arm(
     why: sa.ColumnElement[str],
     since: sa.Column[datetime],
     exclude: Sequence[tuple[str, str]],
-    limit: int,
 ) -> sa.Select[tuple[object, ...]]:
-    statement = (
-        sa.select(
-            threads.c.tenant_id.label("tenant"),
-            threads.c.id.label("thread_id"),
-            threads.c.turn,
-            why.label("why"),
-            since.label("since"),
-        )
-        .order_by(since)
-        .limit(limit)
+    statement = sa.select(
+        threads.c.tenant_id.label("tenant"),
+        threads.c.id.label("thread_id"),
+        threads.c.turn,
+        why.label("why"),
+        since.label("since"),
     )
     if exclude:
         statement = statement.where(
