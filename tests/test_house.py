@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def _sources(*folders: Path) -> Iterator[tuple[str, str, ast.Module]]:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_tools_find_nothing(name: str) -> None:
+    if name == "types" and find_spec("pydantic_ai") is None:
+        pytest.skip("types are checked where every extra is installed")
     program, *arguments = shlex.split(TOOLS[name])
     command = [str(Path(sys.executable).with_name(program)), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
