@@ -25,6 +25,7 @@ from engine_assistant.testing.clock import Clock
 from tests.rig.stage import ALICE, ASKED, BOB, INPUT, ROBOT, Values, delta, propose
 
 Call = Callable[[Caller, str, Values], dict[str, object]]
+Do = Callable[..., dict[str, object]]
 
 
 @pytest.fixture
@@ -97,6 +98,14 @@ def _walk(call: Call, tenant: str) -> Iterator[dict[str, object]]:
     yield do(ALICE, "read-events", **at, last=2)
     yield do(ALICE, "interrupt-turn", **at)
     yield do(ALICE, "list-threads", limit=1)
+    yield from _told(do, at)
+    yield do(ALICE, "close-thread", **at)
+    yield from _busy(do)
+    yield do(ALICE, "no-such-operation")
+
+
+def _told(do: Do, at: Values) -> Iterator[dict[str, object]]:
+    """What a model is told, summaries, and threads that begin with messages."""
     told = do(ALICE, "history", **at)
     yield told
     yield do(ALICE, "history", **at, budget=1)
@@ -105,13 +114,31 @@ def _walk(call: Call, tenant: str) -> Iterator[dict[str, object]]:
     yield do(ROBOT, "compact", **summary, expected_head=told["head_seq"])
     yield do(ROBOT, "compact", **at, from_seq=2, to_seq=3, summary="x", expected_head=0)
     yield do(ALICE, "list-compactions", **at, limit=1)
-    yield do(ALICE, "close-thread", **at)
     said = [{"role": "user", "text": "hi"}, {"role": "assistant", "text": "hello"}]
     seeds = {"subject": "usr_alice", "key": "seeded", "messages": said}
     yield do(ROBOT, "seed-thread", **seeds)
     yield do(ROBOT, "seed-thread", **seeds)
     yield do(ROBOT, "seed-thread", **seeds, title="Another")
-    yield do(ALICE, "no-such-operation")
+
+
+def _busy(do: Do) -> Iterator[dict[str, object]]:
+    """Messages that wait, and turns that are given up."""
+    at = {"thread_id": do(ALICE, "create-thread")["id"]}
+    do(ALICE, "send-message", **at, text="one", key="m")
+    waits = do(ALICE, "send-message", **at, text="two", when_busy="queue", priority="next")
+    yield waits
+    yield do(ALICE, "edit-input", **at, input_id=waits["input_id"], text="2")
+    yield do(BOB, "cancel-input", **at, input_id=waits["input_id"])
+    steered = do(ALICE, "send-message", **at, text="three", when_busy="steer", coalesce=True)
+    yield do(ALICE, "list-inputs", **at, limit=1)
+    yield do(ROBOT, "acquire-run", **at, run_id="r1")
+    yield do(ROBOT, "take-inputs", **at, run_id="r1", fence=1)
+    yield do(ALICE, "cancel-input", **at, input_id=steered["input_id"])
+    yield do(ROBOT, "abandon-turn", **at, reason="gone")
+    yield do(ROBOT, "abandon-turn", **at, reason="gone", fence=1, turn=1)
+    yield do(ROBOT, "abandon-turn", **at, reason="gone", fence=1, turn=1)
+    yield do(ALICE, "send-message", **at, text="one", key="m")
+    yield do(ALICE, "list-inputs", **at)
 
 
 def _without_chance(answers: list[dict[str, object]]) -> list[str]:

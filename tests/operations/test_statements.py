@@ -35,6 +35,12 @@ ACTS: Final[dict[str, Act]] = {
         {"type": "tool-input", "call_id": "n", "tool": "t", "step": "s", "input": 1}
     ),
     "append: a result": _append({"type": "tool-output", "call_id": "running", "output": 1}),
+    "send_message: it waits": lambda play: play.stage.me.send_message(
+        thread_id=play.busy, text="Third", when_busy="queue"
+    ),
+    "interrupt_turn: the next opens": lambda play: play.stage.me.interrupt_turn(
+        thread_id=play.busy
+    ),
     "append: the end of the turn": _append({"type": "turn-error", "code": "c", "message": "m"}),
     "read_events_json": lambda play: play.stage.me.read_events_json(thread_id=play.thread_id),
     "list_runnable": lambda play: play.stage.assistant.list_runnable(),
@@ -66,6 +72,13 @@ assistant/history                     3         2            4
 assistant/compact                     5         4            6
 assistant/list-compactions            3         2            4
 assistant/seed-thread                 5         5            7
+assistant/list-inputs                 3         2            4
+assistant/edit-input                  4         3            5
+assistant/cancel-input                5         4            6
+assistant/take-inputs                 3         2            4
+assistant/abandon-turn               14        13           15
+send_message: it waits                6         5            7
+interrupt_turn: the next opens        8         7            9
 append: 256 deltas                    3         1            1
 append: a proposal                    6         5            7
 append: a result                      6         5            7
