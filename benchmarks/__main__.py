@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 @contextmanager
 def _database(given: str | None) -> Iterator[sa.URL]:
     """Make a database on the server that was given, or on one of our own."""
-    server = postgres.PostgresServer(sa.make_url(given)) if given else postgres.start()
+    server = postgres.PostgresServer(sa.make_url(given)) if given else postgres.start(synced=True)
     try:
         name = server.create()
         try:

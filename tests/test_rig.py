@@ -31,10 +31,7 @@ def plain(url: str) -> Iterator[Engine]:
 # ---------------------------------------------------------------- databases
 
 
-def test_the_server_answers_and_writes_through(postgres_server: PostgresServer) -> None:
-    with psycopg.connect(libpq(postgres_server.url)) as connection:
-        row = connection.execute("SHOW fsync").fetchone()
-    assert row == ("on",)
+def test_the_server_is_new_enough(postgres_server: PostgresServer) -> None:
     assert postgres_server.version >= 140000
 
 
