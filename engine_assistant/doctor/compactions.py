@@ -20,7 +20,6 @@ from engine_assistant.model.events import (
     UserMessage,
 )
 from engine_assistant.model.limits import LIMITS
-from engine_assistant.model.times import from_text, to_text
 
 __all__ = ["Cuts"]
 
@@ -136,11 +135,9 @@ class Cuts:
         if not 1 <= first <= last:
             self._note(n, "Its range is none.")
             return None
-        text, at = row["summary"], row["created_at"]
+        text = row["summary"]
         if not isinstance(text, str) or not 1 <= len(text.encode()) <= LIMITS.summary_bytes:
             self._note(n, "Its summary is empty, too long, or no text.")
-        if not _is_time(at):
-            self._note(n, "Its time cannot be read.")
         return _Summary(n, first, last, row["covered_by"])
 
     def _check_cover(self) -> None:
@@ -162,10 +159,3 @@ class Cuts:
 
     def _note(self, n: object, message: str) -> None:
         self._notes.add(Code.COMPACTION, f"compaction {n}", message)
-
-
-def _is_time(text: object) -> bool:
-    try:
-        return isinstance(text, str) and to_text(from_text(text)) == text
-    except ValueError:
-        return False

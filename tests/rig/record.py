@@ -157,6 +157,17 @@ class Story:
         self.me.interrupt_turn(thread_id=self.thread_id)
         return self
 
+    def summarise(self, first: int, last: int, summary: str = "They talked.") -> Story:
+        head = self.me.get_thread(thread_id=self.thread_id).last_seq
+        self.record.bot.compact(
+            thread_id=self.thread_id,
+            from_seq=first,
+            to_seq=last,
+            summary=summary,
+            expected_head=head,
+        )
+        return self
+
     def close(self) -> Story:
         self.me.close_thread(thread_id=self.thread_id)
         return self
@@ -271,6 +282,21 @@ def _closed(record: Record) -> None:
     story.settle("c2", story.fence, error={"code": "late", "message": "too late"})
 
 
+def _told(record: Record) -> None:
+    said = [{"role": "user", "text": "from elsewhere \0"}, {"role": "assistant", "text": "yes"}]
+    thread = record.bot.seed_thread(subject=OWNER, key="seeds", messages=said, title="seeded")
+    record.threads["seeded"] = thread.id
+    story = Story(record, thread.id).say().take().write(*words("Hello."), {"type": "step-finish"})
+    story.summarise(1, 2).rest()
+
+    story, step = record.open("summarised"), {"type": "step-start"}
+    story.say().take().write(step, *words("Let me ", "look.")).propose("c1").write(output("c1"))
+    story.summarise(1, 1).write(step, *words("And")).propose("c2").propose("c3")
+    story.write(output("c3"), step, *words("Nothing")).summarise(3, 12)
+    story.write(output("c2"), step, *words(" yet.")).rest().summarise(1, 14).say().take()
+    story.propose("c4").take().write(step, *words("Gone.")).rest().summarise(18, 24)
+
+
 def _unfinished(record: Record) -> None:
     record.open("empty")
     story = record.open("running").say().take().propose("c1").propose("c2").ask("c2").answer("c2")
@@ -300,4 +326,4 @@ def unfinished(engine: Engine) -> Record:
 
 
 def _chapters() -> Iterator[Callable[[Record], None]]:
-    yield from (_everyday, _people, _time, _lost, _closed, _unfinished)
+    yield from (_everyday, _people, _time, _lost, _closed, _told, _unfinished)
