@@ -136,7 +136,7 @@ PINNED: Final = {
 }
 
 
-@pytest.mark.guarantee("G-OPS-01")
+@pytest.mark.guarantee("G-OPS-01", "G-QUEUE-16")
 @pytest.mark.parametrize("name", ACTS)
 def test_an_operation_costs_what_the_table_says(counting: sa.Engine, name: str) -> None:
     play = Stage(counting, real_time=True).set()
