@@ -13,6 +13,7 @@ So nothing is kept or run of an answer that broke off, and nothing runs that was
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -112,7 +113,7 @@ class _Loop:
             status = await self._take_step(number, text_only=text_only)
             if status is not None:
                 return status
-        return Status.AWAITING_APPROVAL if self._awaiting else Status.LIMIT
+        return Status.LIMIT
 
     async def _take_step(self, number: int, *, text_only: bool) -> Status | None:
         """Ask, judge, keep, run. Return how the conversation ended, or None if it goes on."""
@@ -178,13 +179,15 @@ class _Loop:
     async def _accept(self, result: ModelResult) -> Status | None:
         """Keep the answer, then run what it asks for."""
         message = self._bound(result.message)
+        # What a hook does to the inputs that it is shown changes nothing about what runs.
+        calls = deepcopy(message.calls)
         self._step = replace(self._step, result=replace(result, message=message))
         await self._hooks.on_assistant_message(message.public(), self._step)
         self._messages.append(message)
-        if not message.calls:
+        if not calls:
             refused = result.stop_reason == StopReason.REFUSAL
             return Status.REFUSED if refused else Status.DONE
-        await self._run_calls(message.calls)
+        await self._run_calls(calls)
         return None
 
     def _bound(self, message: AssistantMessage) -> AssistantMessage:

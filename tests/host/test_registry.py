@@ -9,8 +9,10 @@ from decimal import Decimal
 import pytest
 
 from engine_assistant.host import (
+    AssistantMessage,
     AwaitingApproval,
     CallId,
+    ModelResult,
     PreparedCall,
     Step,
     Tool,
@@ -65,6 +67,29 @@ def test_exactly_the_bound_input_runs() -> None:
     assert kept.input == {"amount": "1.50", "order": 7}
     assert (bound, ran) == ([kept.input], [(Decimal("1.50"), 7)])
     assert script.requests("model")[1].messages[1].calls == (kept,)
+
+
+@pytest.mark.guarantee("G-HOST-20")
+def test_what_a_hook_does_to_an_input_that_it_is_shown_changes_nothing_that_runs() -> None:
+    ran = []
+
+    @tool(effect="write", approval="never")
+    async def pay(amounts: list[int]) -> None:
+        ran.append(amounts)
+
+    class Meddling(Memory):
+        async def before_response(self, result: ModelResult, step: Step) -> None:
+            for one in result.message.calls:
+                one.input["amounts"].append(2)
+
+        async def on_assistant_message(self, message: AssistantMessage, step: Step) -> None:
+            for one in [*message.calls, *step.result.message.calls]:
+                one.input["amounts"].append(3)
+
+    model, _ = scripted(answer(call("pay", amounts=[1])), answer("Done"))
+    converse(model, tools=ToolRegistry([pay]), hooks=Meddling())
+    # Before it is kept it may be judged, and even mended; from then on it is what it is.
+    assert ran == [[1, 2]]
 
 
 def test_a_sync_tool_runs_beside_the_loop_and_an_async_one_in_it() -> None:

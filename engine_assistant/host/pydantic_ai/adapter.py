@@ -29,7 +29,8 @@ class PydanticAIModel:
     """A model of pydantic-ai, as `engine_assistant.host.Model`.
 
     Args:
-        model: one of its models, or its name for one, like `openai:gpt-5`.
+        model: one of its models, or its name for one, like `openai:gpt-5`. Use it in one event
+            loop; entering it (`async with`) lets it close its connections.
         settings: sent with each request; those of the conversation stand above them. The model is
             asked to call one tool at a time unless `parallel_tool_calls` is set here.
         requires_finish_reason: an answer counts as whole only if the provider said why it ended.
