@@ -39,6 +39,7 @@ def request(derived: Derived, event: ApprovalRequest, seq: int, at: str) -> None
     call.operation, call.version = event.operation, event.version
     call.expires_at, call.required = event.expires_at, event.required
     call.request_seq, call.request_digest = seq, digest
+    call.claimed_fence = None
     call.says = {
         slot.approver: Say(slot.nonce, slot.digest, ApprovalState.PENDING) for slot in slots
     }

@@ -1,4 +1,4 @@
-"""The life of each call, followed through the events: proposed, claimed, ended once."""
+"""The life of each call, followed through the events: proposed, claimed, ended; tried again."""
 
 import hashlib
 
@@ -8,15 +8,18 @@ from engine_assistant.model import codec
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.events import (
     CallClosed,
+    CallRetried,
     ExecutionClaimed,
     ToolError,
     ToolInput,
     ToolOutput,
+    UnknownResolved,
 )
 from engine_assistant.model.machines import CLOSED_BY, CallState, Trigger, TurnState
 from engine_assistant.model.milestones import MilestoneType
+from engine_assistant.model.outcomes import outcome_of
 
-__all__ = ["claimed", "closed", "known", "result", "tool_input"]
+__all__ = ["claimed", "closed", "known", "resolved", "result", "retried", "tool_input"]
 
 _ENDED_WITH_RESULT = (CallState.DONE, CallState.FAILED)
 
@@ -62,14 +65,15 @@ def tool_input(derived: Derived, event: ToolInput, seq: int, at: str) -> None:
     call.provider_call_id = event.provider_call_id
     call.input_seq = seq
     call.input_digest = arguments_digest(event.input)
+    call.repeatable = event.repeatable
 
 
 def claimed(derived: Derived, event: ExecutionClaimed, seq: int, at: str) -> None:
-    """Give the call to one run: once, in time, and with enough approvals."""
-    derived.claims.append((seq, event.fence, event.run_id))
-    call = known(derived, event.call_id, seq)
+    """Give the call to one run, in time and with enough approvals: once, or again if it may be."""
+    call = _taken(derived, event, seq)
     if call is None:
         return
+    trigger = Trigger.RECLAIM if call.state is CallState.UNKNOWN else Trigger.CLAIM
     notes, where = derived.notes, f"event {seq}"
     if call.required is None or call.approved_by() < call.required:
         notes.add(Code.CLAIM, where, "Fewer people approved than the request requires.")
@@ -79,12 +83,53 @@ def claimed(derived: Derived, event: ExecutionClaimed, seq: int, at: str) -> Non
         notes.add(Code.DIGEST, where, "Its digest is not that of the request.")
     if call.expires_at is not None and at >= call.expires_at:
         notes.add(Code.EXPIRY, where, "The approval had run out.")
-    if not derived.move(call, Trigger.CLAIM, at):
+    if trigger is Trigger.RECLAIM and not call.repeatable:
+        notes.add(Code.CLAIM, where, "It runs again, and nobody said that it may.")
+    _give(derived, trigger, event, seq, at)
+
+
+def retried(derived: Derived, event: CallRetried, seq: int, at: str) -> None:
+    """Let a call that nobody had to approve run again, if it may."""
+    call = _taken(derived, event, seq)
+    if call is None:
+        return
+    notes, where = derived.notes, f"event {seq}"
+    if call.request_digest is not None:
+        notes.add(Code.CLAIM, where, "It runs again without a claim, and it is gated.")
+    if not call.repeatable:
+        notes.add(Code.CLAIM, where, "It runs again, and nobody said that it may.")
+    _give(derived, Trigger.RETRY, event, seq, at)
+
+
+def _taken(derived: Derived, event: ExecutionClaimed | CallRetried, seq: int) -> Call | None:
+    """Return the call that a run takes, and keep under which fence."""
+    derived.claims.append((seq, event.fence, event.run_id, derived.turn))
+    return known(derived, event.call_id, seq)
+
+
+def _give(
+    derived: Derived, trigger: Trigger, event: ExecutionClaimed | CallRetried, seq: int, at: str
+) -> None:
+    call = derived.calls[event.call_id]
+    if not derived.move(call, trigger, at):
         refused(derived, call, seq, Code.CLAIM)
         return
     call.claimed_fence = event.fence
     call.claimed_attempt = event.attempt
     call.claimed_at = at
+
+
+def resolved(derived: Derived, event: UnknownResolved, seq: int, at: str) -> None:
+    """End an unknown call as somebody says that it ended."""
+    call = known(derived, event.call_id, seq)
+    if call is None:
+        return
+    trigger = Trigger.HAPPENED if event.happened else Trigger.DID_NOT_HAPPEN
+    if not derived.move(call, trigger, at):
+        again = call.state in _ENDED_WITH_RESULT
+        refused(derived, call, seq, Code.RESULT if again else Code.CALL_MOVE)
+        return
+    call.result = _digest(event)
 
 
 def result(derived: Derived, event: ToolOutput | ToolError, seq: int, at: str) -> None:
@@ -94,10 +139,8 @@ def result(derived: Derived, event: ToolOutput | ToolError, seq: int, at: str) -
         return
     if isinstance(event, ToolOutput):
         trigger = Trigger.LATE_OUTPUT if event.late else Trigger.OUTPUT
-        kept = codec.dumps({"output": event.output})
     else:
         trigger = Trigger.LATE_ERROR if event.late else Trigger.ERROR
-        kept = codec.dumps({"error": {"code": event.code, "message": event.message}})
     before, expires_at = call.state, call.expires_at
     if not derived.move(call, trigger, at):
         again = call.state in _ENDED_WITH_RESULT
@@ -105,7 +148,11 @@ def result(derived: Derived, event: ToolOutput | ToolError, seq: int, at: str) -
         return
     if before is CallState.APPROVED and expires_at is not None and at >= expires_at:
         derived.notes.add(Code.EXPIRY, f"event {seq}", "The call had lapsed, it did not fail.")
-    call.result = hashlib.sha256(kept.encode()).hexdigest()
+    call.result = _digest(event)
+
+
+def _digest(event: ToolOutput | ToolError | UnknownResolved) -> str:
+    return hashlib.sha256(codec.dumps(outcome_of(event)).encode()).hexdigest()
 
 
 def closed(derived: Derived, event: CallClosed, seq: int, at: str) -> None:

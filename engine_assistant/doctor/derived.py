@@ -54,6 +54,7 @@ class Call:
     input_digest: str
     created_at: str
     updated_at: str
+    repeatable: bool = False
     operation: str | None = None
     version: str | None = None
     expires_at: str | None = None
@@ -123,12 +124,14 @@ class Derived:
     says: dict[tuple[str, int, str], Say] = field(default_factory=dict)
     """Every say by (call id, number of its request, approver)."""
     messages: dict[str, Message] = field(default_factory=dict)
-    claims: list[tuple[int, int, str]] = field(default_factory=list)
-    """(number, fence, run id) of every claim."""
+    claims: list[tuple[int, int, str, int]] = field(default_factory=list)
+    """(number, fence, run id, turn) of every claim."""
     rests: Counter[str] = field(default_factory=Counter)
     """When turns came to rest, and"""
     own_rests: Counter[str] = field(default_factory=Counter)
-    """when by what only a run can have written."""
+    """when by what only a run can have written; and"""
+    rest_reasons: set[tuple[str, str]] = field(default_factory=set)
+    """(when, by what)."""
 
     def waiting(self) -> list[Call]:
         """Return the calls that wait for people."""
@@ -141,7 +144,9 @@ class Derived:
             return False
         call.state = target
         call.updated_at = at
-        if target not in OPEN_CALLS:
+        if target in OPEN_CALLS:
+            self.open_calls[call.call_id] = call
+        else:
             self.open_calls.pop(call.call_id, None)
         return True
 

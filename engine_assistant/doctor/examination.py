@@ -18,13 +18,22 @@ from engine_assistant.doctor.findings import Code, Finding, Notes, Progress, Rep
 from engine_assistant.doctor.inputs import Inputs
 from engine_assistant.doctor.milestones import Milestones
 from engine_assistant.doctor.reading import Columns, Key, Scope
+from engine_assistant.doctor.runs import check_context, check_fences, check_runs
 from engine_assistant.model.errors import NotFound
 from engine_assistant.model.events import FilePart, UserMessage
 from engine_assistant.model.machines import ThreadStatus
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
-from engine_assistant.store.tables import approvals, compactions, inputs, outbox, runs, tool_calls
+from engine_assistant.store.tables import (
+    approvals,
+    compactions,
+    contexts,
+    inputs,
+    outbox,
+    runs,
+    tool_calls,
+)
 
 __all__ = ["examine", "examine_held"]
 
@@ -199,12 +208,13 @@ def _log(db: Database, derived: Derived, row: Columns, totals: _Totals) -> Itera
 def _beside(db: Database, derived: Derived, row: Columns, totals: _Totals) -> Iterator[Finding]:
     """Compare the rows beside the log with it."""
     thread_id, notes = derived.thread_id, derived.notes
-    held = threads.check_runs(derived, row, reading.rows_of(db, runs, thread_id, "fence"))
+    held = check_runs(derived, row, reading.rows_of(db, runs, thread_id, "fence"))
     for call in reading.rows_of(db, tool_calls, thread_id, "call_id"):
         totals.calls += 1
         rows.check_call(derived, call, closed=derived.closed_at is not None)
         yield from notes.drain()
-    rows.check_fences(derived, held, row["fence"])
+    check_fences(derived, held, row["fence"])
+    check_context(notes, row, reading.rows_of(db, contexts, thread_id, "turn"))
     key = ("call_id", "request_seq", "approver_id")
     for approval in reading.rows_of(db, approvals, thread_id, *key):
         totals.approvals += 1

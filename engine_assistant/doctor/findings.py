@@ -79,6 +79,8 @@ class Code(StrEnum):
     """What waits on a thread is no line of messages, or the thread counts another number."""
     FILE = "file"
     """A file that a message names is missing, or is another file now."""
+    CONTEXT = "context"
+    """Private context is kept for a turn that is over, or is not what the thread says."""
     COMPACTION = "compaction"
     """A summary stands for what it cannot stand for, or is covered by another one than it is."""
     MILESTONE = "milestone"

@@ -20,6 +20,7 @@ from engine_assistant.model.events import (
     ApprovalRequest,
     ApprovalResolved,
     CallClosed,
+    CallRetried,
     Event,
     ExecutionClaimed,
     Known,
@@ -30,6 +31,7 @@ from engine_assistant.model.events import (
     TurnFinish,
     TurnStart,
     Unknown,
+    UnknownResolved,
     UserMessage,
     body_of,
 )
@@ -145,3 +147,7 @@ def _tell_call(derived: Derived, event: Known, seq: int, at: str) -> None:
             approvals.resolved(derived, event, seq, at)
         case ExecutionClaimed():
             calls.claimed(derived, event, seq, at)
+        case CallRetried():
+            calls.retried(derived, event, seq, at)
+        case UnknownResolved():
+            calls.resolved(derived, event, seq, at)

@@ -13,9 +13,9 @@ from engine_assistant.model.codec import JsonRefused
 from engine_assistant.model.events import FilePart
 from engine_assistant.model.machines import CallState
 
-__all__ = ["check_approval", "check_call", "check_fences", "check_files", "differing", "missing"]
+__all__ = ["check_approval", "check_call", "check_files", "differing", "missing"]
 
-_NOT_COMPARED: Final = {"call_id", "says", "state", "result"}
+_NOT_COMPARED: Final = {"call_id", "says", "state", "result", "repeatable"}
 
 
 def differing(row: Columns, expected: Mapping[str, object]) -> str:
@@ -34,7 +34,8 @@ def check_call(derived: Derived, row: Columns, *, closed: bool) -> None:
         notes.add(Code.CALL_STATE, where, f"Its row is not {call.state.value}, as its events are.")
     late = _check_result(derived, call, row, closed=closed)
     expected = {name: value for name, value in asdict(call).items() if name not in _NOT_COMPARED}
-    if call.request_digest is None:
+    if call.request_digest is None and call.claimed_fence is None:
+        # No event says under which fence an ungated call was proposed; only a retry does.
         _check_ungated_fence(derived, call, row)
         del expected["claimed_fence"]
     if late:
@@ -48,7 +49,7 @@ def _check_ungated_fence(derived: Derived, call: Call, row: Columns) -> None:
     """Keep the fence under which an ungated call ran, to be seen among the others."""
     fence = row["claimed_fence"]
     if isinstance(fence, int):
-        derived.claims.append((call.input_seq, fence, ""))
+        derived.claims.append((call.input_seq, fence, "", call.turn))
     else:
         derived.notes.add(Code.CALL_ROW, call.where, "It runs under no fence.")
 
@@ -134,15 +135,3 @@ def check_files(
                 derived.notes.add(Code.FILE, where, "A file that it names is missing.")
             elif differing(row, {name: getattr(part, name) for name in FilePart.model_fields}):
                 derived.notes.add(Code.FILE, where, "A file that it names has changed since.")
-
-
-def check_fences(derived: Derived, held: Mapping[int, str], fence: object) -> None:
-    """Check the fences under which calls ran: each once held, and rising with the events."""
-    highest = 0
-    for seq, used, run_id in sorted(derived.claims):
-        where = f"event {seq}"
-        if used not in held or (run_id and held[used] != run_id):
-            derived.notes.add(Code.CLAIM, where, "No such run held the lease under this fence.")
-        elif used < highest or not isinstance(fence, int) or used > fence:
-            derived.notes.add(Code.CLAIM, where, "The fence of its call is out of order.")
-        highest = max(highest, used)

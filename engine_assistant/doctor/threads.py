@@ -1,9 +1,7 @@
-"""The thread row, its runs and its last batch, compared with the events."""
+"""The thread row and its last batch, compared with the events."""
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from engine_assistant.doctor.derived import Derived
@@ -11,10 +9,10 @@ from engine_assistant.doctor.findings import Code, Notes
 from engine_assistant.doctor.reading import Columns, StoredEvent
 from engine_assistant.doctor.rows import differing
 from engine_assistant.model.events import CallClosed, Known, TurnStart, UserMessage
-from engine_assistant.model.machines import RunState, ThreadStatus, TurnState
+from engine_assistant.model.machines import ThreadStatus, TurnState
 from engine_assistant.model.times import from_text, to_text
 
-__all__ = ["Batch", "check_runs", "check_thread"]
+__all__ = ["Batch", "check_thread"]
 
 _LEASE: Final = ("run_id", "lease_until", "stale_after")
 _LONGEST_LEASE: Final = 3600
@@ -84,51 +82,6 @@ def _is_time(text: object) -> bool:
         return isinstance(text, str) and to_text(from_text(text)) == text
     except ValueError:
         return False
-
-
-def check_runs(derived: Derived, thread: Columns, rows: Iterable[Columns]) -> dict[int, str]:
-    """Check the runs of a thread against its lease; return who held which fence."""
-    notes = derived.notes
-    held: dict[int, str] = {}
-    finished: Counter[object] = Counter()
-    leased = False
-    for row in rows:
-        fence = row["fence"] if isinstance(row["fence"], int) else 0
-        held[fence] = str(row["run_id"])
-        if row["state"] == RunState.RUNNING:
-            leased = leased or (fence, row["run_id"]) == (thread["fence"], thread["run_id"])
-        if row["state"] == RunState.FINISHED:
-            finished[row["ended_at"]] += 1
-        wrong = _wrong(row, thread, fence)
-        if wrong is not None:
-            notes.add(Code.RUN, f"run {fence}", wrong)
-    if thread["run_id"] is not None and not leased:
-        notes.add(Code.LEASE, "thread", "There is a lease, and no running run that holds it.")
-    # A run finishes with the event that rests its turn, and each such event is of one run.
-    for at in {*finished, *derived.own_rests}:
-        if not derived.own_rests[str(at)] <= finished[at] <= derived.rests[str(at)]:
-            message = f"The runs finished at {at} are not those whose events rested a turn then."
-            notes.add(Code.RUN, "thread", message)
-    return held
-
-
-def _wrong(row: Columns, thread: Columns, fence: int) -> str | None:
-    """Return what cannot be true of a run, or None."""
-    state = row["state"]
-    if state not in tuple(RunState):
-        return "Its state is none that there is."
-    top = thread["fence"]
-    if not isinstance(top, int) or not 1 <= fence <= top:
-        return "Its fence is above the thread's."
-    if state == RunState.RUNNING:
-        if (fence, row["run_id"]) != (top, thread["run_id"]):
-            return "It runs, and does not hold the lease."
-        return "It runs, and has ended." if row["ended_at"] is not None else None
-    if row["ended_at"] is None:
-        return "It has ended, and nobody knows when."
-    if state == RunState.CLOSED and row["ended_at"] != thread["closed_at"]:
-        return "It was ended by a closing that there was not."
-    return None
 
 
 class Batch:

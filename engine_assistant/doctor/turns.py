@@ -3,8 +3,8 @@
 A turn begins with a message, or with several that waited for it, and its turn-start. While it is
 open everything may come, and a message that comes then was taken in by its run. While it waits for
 people only they, a request asked again, and the end of a call may. When it rests nothing may come
-but the next message, and the late result of a call. What was said before the thread began stands in
-turn 0, before all turns.
+but the next message, and what became of a call: its late result, or what a person knows of it. What
+was said before the thread began stands in turn 0, before all turns.
 """
 
 from engine_assistant.doctor.derived import Derived, Message
@@ -23,6 +23,7 @@ from engine_assistant.model.events import (
     TurnError,
     TurnFinish,
     TurnStart,
+    UnknownResolved,
     UserMessage,
 )
 from engine_assistant.model.machines import CallState, TurnState
@@ -70,6 +71,8 @@ def _admits(derived: Derived, event: Known, seq: int, at: str, turn: object) -> 
         case SeededMessage():
             return derived.turn == 0
         case ToolOutput() | ToolError() if event.late:
+            return True
+        case UnknownResolved():
             return True
     if state is TurnState.AWAITING:
         match event:
@@ -138,6 +141,8 @@ def rest(derived: Derived, event: TurnFinish | TurnError, seq: int, at: str) -> 
     derived.open_since = None
     derived.last_active_at = max(derived.last_active_at, at)
     derived.rests[at] += 1
+    reason = event.reason if isinstance(event, TurnFinish) else "error"
+    derived.rest_reasons.add((at, reason))
     if isinstance(event, TurnError):
         # Anybody may give a turn up, and only a run tells of any other error.
         derived.own_rests[at] += event.code != ABANDONED

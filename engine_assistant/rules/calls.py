@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from engine_assistant.model import codec
-from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import Conflict, ConflictReason, Fact
-from engine_assistant.model.events import ToolError, ToolInput, ToolOutput
+from engine_assistant.model.events import ToolError, ToolInput, ToolOutput, UnknownResolved
 from engine_assistant.model.machines import CALL, CallState, Trigger
+from engine_assistant.model.outcomes import outcome_of
 from engine_assistant.model.refusals import REFUSALS
 from engine_assistant.model.rows import CallRow
 from engine_assistant.rules.closing import close_call
@@ -125,7 +125,7 @@ def tool_output(draft: Draft, event: ToolOutput, body: str) -> None:
     call = known_call(draft, event.call_id)
     admit(Trigger.OUTPUT, call)
     draft.record(event, body)
-    end_call(draft, call, Trigger.OUTPUT, {"output": event.output})
+    end_call(draft, call, Trigger.OUTPUT, event)
 
 
 def tool_error(draft: Draft, event: ToolError, body: str) -> None:
@@ -139,16 +139,21 @@ def tool_error(draft: Draft, event: ToolError, body: str) -> None:
         close_call(draft, call, CallState.EXPIRED, "lapsed")
         return
     draft.record(event, body)
-    end_call(draft, call, Trigger.ERROR, {"error": {"code": event.code, "message": event.message}})
+    end_call(draft, call, Trigger.ERROR, event)
 
 
-def end_call(draft: Draft, call: CallRow, trigger: Trigger, result: JsonValue) -> None:
-    """Move a call to its end and keep its result on the row."""
+def end_call(
+    draft: Draft,
+    call: CallRow,
+    trigger: Trigger,
+    event: ToolOutput | ToolError | UnknownResolved,
+) -> None:
+    """Move a call to its end and keep on the row what the event says of it."""
     draft.put(
         replace(
             call,
             state=CALL.step(trigger, call.state),
-            result=codec.dumps(result),
+            result=codec.dumps(outcome_of(event)),
             updated_at=draft.now,
         )
     )

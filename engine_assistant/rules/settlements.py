@@ -6,12 +6,12 @@ Either is said once, and only adds to the log: what the model was told before is
 from dataclasses import replace
 
 from engine_assistant.model import codec
-from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import SettleExecution
 from engine_assistant.model.commands_runs import ResolveUnknown
 from engine_assistant.model.errors import ConflictReason
-from engine_assistant.model.events import Known, ToolError, ToolOutput, UnknownResolved
-from engine_assistant.model.machines import CALL, CallState, ThreadStatus, Trigger
+from engine_assistant.model.events import ToolError, ToolOutput, UnknownResolved
+from engine_assistant.model.machines import CALL, ThreadStatus, Trigger
+from engine_assistant.model.outcomes import outcome_of
 from engine_assistant.model.rows import CallRow, Plan
 from engine_assistant.model.views import Settled
 from engine_assistant.rules.calls import admit, end_call, refused
@@ -32,10 +32,9 @@ def settle_execution(draft: Draft, command: SettleExecution, call: CallRow) -> P
     error = command.error
     if error is None:
         output = ToolOutput(call_id=call.call_id, output=command.output, late=True)
-        return _settle(draft, call, Trigger.LATE_OUTPUT, {"output": command.output}, output)
-    result: JsonValue = {"error": {"code": error.code, "message": error.message}}
+        return _settle(draft, call, Trigger.LATE_OUTPUT, output)
     failed = ToolError(call_id=call.call_id, code=error.code, message=error.message, late=True)
-    return _settle(draft, call, Trigger.LATE_ERROR, result, failed)
+    return _settle(draft, call, Trigger.LATE_ERROR, failed)
 
 
 def resolve_unknown(
@@ -46,11 +45,6 @@ def resolve_unknown(
     Raises:
         Conflict: `call_state` when it is not `unknown`, or something else is known of it already.
     """
-    trigger, result = Trigger.HAPPENED, {"output": command.output}
-    if not command.happened:
-        trigger = Trigger.DID_NOT_HAPPEN
-        said = command.reason or "It did not happen."
-        result = {"error": {"code": CallState.CANCELLED.value, "message": said}}
     event = UnknownResolved(
         call_id=call.call_id,
         happened=command.happened,
@@ -59,17 +53,18 @@ def resolve_unknown(
         channel=channel,
         reason=command.reason,
     )
-    return _settle(draft, call, trigger, result, event)
+    trigger = Trigger.HAPPENED if command.happened else Trigger.DID_NOT_HAPPEN
+    return _settle(draft, call, trigger, event)
 
 
 def _settle(
-    draft: Draft, call: CallRow, trigger: Trigger, result: JsonValue, event: Known
+    draft: Draft, call: CallRow, trigger: Trigger, event: ToolOutput | ToolError | UnknownResolved
 ) -> Plan[Settled]:
     """Keep a result, once. The same one again is the first answer.
 
     On a closed thread nothing is appended: the row takes the result and keeps its state.
     """
-    text = codec.dumps(result)
+    text = codec.dumps(outcome_of(event))
     if call.result == text:
         return draft.plan(Settled(call_id=call.call_id, state=call.state, seq=None, duplicate=True))
     if call.result is not None:
@@ -79,5 +74,5 @@ def _settle(
         draft.put(replace(call, result=text, updated_at=draft.now))
         return draft.plan(Settled(call_id=call.call_id, state=call.state, seq=None))
     seq = draft.record(event)
-    end_call(draft, call, trigger, result)
+    end_call(draft, call, trigger, event)
     return draft.plan(Settled(call_id=call.call_id, state=CALL.step(trigger, call.state), seq=seq))

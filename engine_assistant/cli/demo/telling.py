@@ -15,6 +15,7 @@ from engine_assistant.model.events import (
     ApprovalRequest,
     ApprovalResolved,
     CallClosed,
+    CallRetried,
     Data,
     Event,
     ExecutionClaimed,
@@ -28,6 +29,7 @@ from engine_assistant.model.events import (
     TurnError,
     TurnFinish,
     Unknown,
+    UnknownResolved,
     UserMessage,
 )
 from engine_assistant.model.times import from_text
@@ -118,8 +120,10 @@ def _told_of_call(event: Event) -> str:
         case ApprovalResolved():
             verdict = "approved" if event.approved else "denied"
             what = f"{verdict} by {event.approver}, digest {event.digest[:_DIGITS]}…"
-        case ExecutionClaimed():
+        case ExecutionClaimed() | CallRetried():
             what = f"only {event.run_id} under fence {event.fence} may run it"
+        case UnknownResolved():
+            what = f"it {'happened' if event.happened else 'did not happen'}, says {event.author}"
         case ToolOutput():
             what = _short(codec.dumps(event.output))
         case ToolError():
