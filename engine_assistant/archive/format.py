@@ -80,6 +80,8 @@ def _object(value: object) -> object:
 # The codec has checked what is inside.
 _Stored = Annotated[dict[str, JsonValue], PlainValidator(_object)]
 _Text = Annotated[str, Field(strict=True)]
+# Not a literal, which would take True for 1.
+_Version = Annotated[int, Field(strict=True, ge=1, le=VERSION)]
 
 
 class ThreadFields(Line):
@@ -108,7 +110,7 @@ class Header(Line):
     """The first line of a thread's archive."""
 
     archive: Literal["engine-assistant/thread"]
-    version: Literal[1]
+    version: _Version
     origin_tenant: Id
     thread: ThreadFields
 
@@ -117,7 +119,7 @@ class SubjectHeader(Line):
     """The first line before the archives of one person's threads."""
 
     archive: Literal["engine-assistant/subject"]
-    version: Literal[1]
+    version: _Version
     subject_id: Id
 
 

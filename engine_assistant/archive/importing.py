@@ -178,8 +178,10 @@ def _insert_rows(db: Database, archive: Archive, thread_id: str) -> None:
     try:
         for section, rows in groupby(archive.rows(), key=itemgetter(0)):
             values = (where | section.values(fields) for _, fields in rows)
+            # RETURNING makes one statement of a page. A pipeline of many logs what is refused.
+            statement = sa.insert(section.table).returning(section.table.c.tenant_id)
             while page := list(islice(values, _PAGE)):
-                db.execute(sa.insert(section.table), page)
+                db.execute(statement, page)
     except sa.exc.IntegrityError:
         pass
     else:

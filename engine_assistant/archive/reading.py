@@ -5,7 +5,7 @@ So nothing that was read differs from what would be exported again. Memory holds
 """
 
 import hashlib
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from pydantic import ValidationError
 
@@ -31,11 +31,6 @@ from engine_assistant.model.machines import OPEN_CALLS, InputState, TurnState
 __all__ = ["Reader", "head_of", "parsed", "refuse", "typed"]
 
 L = TypeVar("L", bound=Line)
-
-_SENTENCES: Final = {
-    "extra_forbidden": "it has a field that this release does not know",
-    "missing": "it lacks a field",
-}
 
 
 def refuse(line: int, why: str) -> NoReturn:
@@ -77,9 +72,11 @@ def typed(kind: type[L], value: JsonValue, number: int) -> L:
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    known = [str(part) for part in first["loc"] if part in kind.model_fields]
-    named = f" ({known[-1]})" if known else ""
-    refuse(number, _SENTENCES.get(first["type"], "a field cannot hold what it holds") + named)
+    if first["type"] == "extra_forbidden":
+        # Its name came with the file, and may be anything.
+        refuse(number, "it has a field that this release does not know")
+    how = "it lacks a field" if first["type"] == "missing" else "a field cannot hold what it holds"
+    refuse(number, f"{how} ({'.'.join(map(str, first['loc']))})")
 
 
 def head_of(value: dict[str, JsonValue], archive: str, number: int) -> None:

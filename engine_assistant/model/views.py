@@ -56,7 +56,8 @@ class Page(View, Generic[T]):
 class Thread(View):
     """A conversation. `last_seq` is the number of its newest event, 0 when it has none.
 
-    `queued` is how many messages wait.
+    `queued` is how many messages wait. `origin_tenant` is the tenant in which it began, if it was
+    imported from another one: the digests of its approvals name that.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Thread(View):
     created_at: Time
     last_active_at: Time
     closed_at: Time | None
+    origin_tenant: str | None = None
 
 
 class EventPage(View):

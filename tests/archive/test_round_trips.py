@@ -90,12 +90,12 @@ def test_an_imported_thread_gives_its_archive_again(
 
 
 @pytest.mark.guarantee("G-ARCH-03")
-def test_rows_are_stored_as_they_were(walked: Record, target: Assistant) -> None:
+def test_rows_are_stored_as_they_were(sqlite_record: Record, target: Assistant) -> None:
     """Read by plain SQL, so that no fault of the export hides one of the import."""
-    threads = {name: one for name, one in walked.threads.items() if name not in OPEN}
+    threads = {name: one for name, one in sqlite_record.threads.items() if name not in OPEN}
     for thread_id in threads.values():
-        target.import_thread(keeper(), [archive_of(walked.assistant, thread_id)])
-    before, after = contents(walked.engine, TENANT), contents(target.engine)
+        target.import_thread(keeper(), [archive_of(sqlite_record.assistant, thread_id)])
+    before, after = contents(sqlite_record.engine, TENANT), contents(target.engine)
     for section in SECTIONS:
         name = section.table.name
         mine = [row for row in before[name] if row[1] in threads.values()]
@@ -103,9 +103,11 @@ def test_rows_are_stored_as_they_were(walked: Record, target: Assistant) -> None
 
 
 @pytest.mark.guarantee("G-ARCH-07")
-def test_a_thread_in_the_middle_of_something_is_refused(walked: Record, target: Assistant) -> None:
+def test_a_thread_in_the_middle_of_something_is_refused(
+    sqlite_record: Record, target: Assistant
+) -> None:
     for name in OPEN:
-        archive = archive_of(walked.assistant, walked.threads[name])
+        archive = archive_of(sqlite_record.assistant, sqlite_record.threads[name])
         with pytest.raises(Conflict) as refused:
             target.import_thread(keeper(), [archive])
         assert refused.value.reason is ConflictReason.ARCHIVE_UNSETTLED
@@ -113,17 +115,19 @@ def test_a_thread_in_the_middle_of_something_is_refused(walked: Record, target: 
 
 
 @pytest.mark.guarantee("G-ARCH-07")
-def test_cancel_open_ends_it_as_the_stop_button_would(walked: Record, target: Assistant) -> None:
+def test_cancel_open_ends_it_as_the_stop_button_would(
+    sqlite_record: Record, target: Assistant
+) -> None:
     for name in OPEN:
-        thread_id = walked.threads[name]
-        archive = archive_of(walked.assistant, thread_id)
+        thread_id = sqlite_record.threads[name]
+        archive = archive_of(sqlite_record.assistant, thread_id)
         assert target.import_thread(keeper(), [archive], cancel_open=True).created
         assert not target.import_thread(keeper(), [archive]).created, "the same archive again"
         owner = target.acting_as(Caller(tenant=TENANT, principal="usr_alice", permissions={USE}))
         assert owner.get_thread(thread_id=thread_id).turn_state == "idle"
         last = owner.read_events(thread_id=thread_id, last=1).events[0]
         assert (last.type, last.model_dump()["reason"]) == ("turn-finish", "interrupted")
-    calls = owner.list_calls(thread_id=walked.threads["running"]).items
+    calls = owner.list_calls(thread_id=sqlite_record.threads["running"]).items
     assert {call.call_id: call.state.value for call in calls} == {
         "c1": "unknown",
         "c2": "unknown",
@@ -136,9 +140,9 @@ def test_cancel_open_ends_it_as_the_stop_button_would(walked: Record, target: As
 
 
 @pytest.mark.guarantee("G-ARCH-05")
-def test_the_same_archive_again_is_nothing_new(walked: Record, target: Assistant) -> None:
-    thread_id = walked.threads["everyday"]
-    archive = archive_of(walked.assistant, thread_id)
+def test_the_same_archive_again_is_nothing_new(sqlite_record: Record, target: Assistant) -> None:
+    thread_id = sqlite_record.threads["everyday"]
+    archive = archive_of(sqlite_record.assistant, thread_id)
     assert target.import_thread(keeper(), [archive]).created
     before = contents(target.engine)
     again = target.import_thread(keeper(), [archive])

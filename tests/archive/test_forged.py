@@ -1,0 +1,169 @@
+"""Whoever writes an archive by hand can make its digests. What it says is judged all the same."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine_assistant import Assistant, Conflict, ValidationFailed
+from tests.rig.archives import Value, archive_of, contents, keeper, line_of, sealed, value_of
+from tests.rig.record import Record
+
+Change = Callable[[Value], object]
+
+
+def _changed(archive: bytes, kind: str, at: int, change: Change) -> bytes:
+    """Change the nth row of a kind, and seal the archive again."""
+    lines = archive.splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if line.startswith(f'{{"{kind}"'.encode())]
+    value = value_of(lines[places[at]])
+    row = value if kind == "archive" else value[kind]
+    assert isinstance(row, dict)
+    change(row)
+    lines[places[at]] = line_of(value)
+    return sealed(lines)
+
+
+def _says(**values: object) -> Change:
+    return lambda row: row.update(values)
+
+
+def _inside(name: str, **values: object) -> Change:
+    def change(row: Value) -> None:
+        inner = row[name]
+        assert isinstance(inner, dict)
+        inner.update(values)
+
+    return change
+
+
+FORGERIES: dict[str, tuple[str, int, Change]] = {
+    "another tenant": ("archive", 0, _says(origin_tenant="someone")),
+    "another state": ("call", 1, _says(state="failed")),
+    "another result": ("call", 1, _says(result={"output": "paid"})),
+    "another input": ("event", 12, _inside("body", input={"order": 8})),
+    "another message": ("event", 0, _inside("body", text="No.")),
+    "another decision": ("approval", 0, _says(state="denied")),
+    "another digest": ("approval", 0, _says(digest="0" * 64)),
+    "another author": ("input", 0, _says(author_id="usr_bob")),
+    "another file": ("file", 0, _says(sha256="1" * 64)),
+    "another run": ("run", 1, _says(run_id="run-9")),
+    "a run that never ended": ("run", 1, _says(state="running", ended_at=None)),
+    "another turn": ("archive", 0, _inside("thread", turn=9)),
+    "a milestone more": ("archive", 0, _inside("thread", milestones=99)),
+    "closed in words only": ("archive", 0, _inside("thread", status="closed")),
+    "a time of its own": (
+        "archive",
+        0,
+        _inside("thread", last_active_at="2031-01-01T00:00:00.000Z"),
+    ),
+    "a queue of nobody": ("archive", 0, _inside("thread", queued=1)),
+    "a state that its table refuses": ("call", 0, _says(state="awaiting-approval")),
+}
+
+
+@pytest.mark.guarantee("G-ARCH-12")
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_thread_that_cannot_be_is_refused(
+    sqlite_record: Record, target: Assistant, name: str
+) -> None:
+    archive = archive_of(sqlite_record.assistant, sqlite_record.threads["everyday"])
+    kind, at, change = FORGERIES[name]
+    with pytest.raises(ValidationFailed) as refused:
+        target.import_thread(keeper(), [_changed(archive, kind, at, change)], cancel_open=True)
+    assert "cannot be as the archive says" in refused.value.message
+    assert refused.value.facts["thread_id"] == sqlite_record.threads["everyday"]
+    assert not any(contents(target.engine).values())
+
+
+@pytest.mark.guarantee("G-ARCH-12")
+def test_rows_that_a_table_does_not_admit_together_are_refused(
+    sqlite_record: Record, target: Assistant
+) -> None:
+    """Two messages of one author under one key."""
+    archive = archive_of(sqlite_record.assistant, sqlite_record.threads["everyday"])
+    for at in range(3):
+        archive = _changed(archive, "input", at, _says(key="m1"))
+    with pytest.raises(ValidationFailed, match="contradict each other"):
+        target.import_thread(keeper(), [archive])
+    assert not any(contents(target.engine).values())
+
+
+# ---------------------------------------------------------------- anything else
+
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        "",
+        "usr_bob",
+        "done",
+        "\0",
+        "x" * 129,
+        0,
+        -1,
+        1,
+        7,
+        2**63 - 1,
+        1.5,
+        "0001-01-01T00:00:00.000Z",
+        "9999-12-31T23:59:59.999Z",
+        "2030-02-30T00:00:00.000Z",
+        [],
+        {},
+        "0" * 64,
+    ]
+)
+
+
+TENANTS = count()
+
+
+def _places(value: object, here: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """Walk every place of a value at which another one could stand."""
+    if here:
+        yield here
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _places(inner, (*here, name))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _places(inner, (*here, at))
+
+
+def _put(value: object, place: tuple[object, ...], odd: object) -> None:
+    *way, last = place
+    for step in way:
+        value = value[step]  # type: ignore[index]
+    value[last] = odd  # type: ignore[index]
+
+
+@pytest.mark.guarantee("G-ARCH-12")
+@settings(
+    max_examples=100,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_any_other_value_anywhere_is_refused_or_is_a_whole_thread(
+    sqlite_record: Record, target: Assistant, data: st.DataObject
+) -> None:
+    archive = archive_of(sqlite_record.assistant, sqlite_record.threads["everyday"])
+    lines = archive.splitlines(keepends=True)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    value = value_of(lines[at])
+    _put(value, data.draw(st.sampled_from(list(_places(value)))), data.draw(ODD))
+    forged = sealed([*lines[:at], line_of(value), *lines[at + 1 :]])
+    tenant = f"tenant-{next(TENANTS)}"
+    try:
+        imported = target.import_thread(keeper(tenant), [forged])
+    except (ValidationFailed, Conflict):
+        assert not any(contents(target.engine, tenant).values())
+    else:
+        assert imported.created
+        assert archive_of(target, imported.thread_id, tenant) == forged
+        assert list(target.doctor(tenant=tenant)) == []
