@@ -204,7 +204,6 @@ class _Loop:
         tools = self._given.tools
         if not calls or tools is None:
             return
-        self._force_text = False
         if isinstance(tools, BatchTools):
             self._stop.check()
             await self._keep(calls, await tools.execute_all(calls, self._step))

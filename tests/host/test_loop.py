@@ -277,8 +277,8 @@ def test_a_reply_is_kept_whether_it_agrees_or_declines(stop: StopReason, status:
 
 
 WRONG: dict[str, Attempt] = {
-    "two results": [*answer("A"), *answer()],
-    "an event after the result": [*answer("A"), TextDelta(text="B")],
+    "two results": [*answer("A"), answer("A")[-1]],
+    "an event after the result": [*answer("A"), ReasoningDelta(text="B")],
     "no result": [TextDelta(text="A")],
     "nothing": [],
     "another text": [TextDelta(text="A"), result(Text("B"), stop="end_turn")],

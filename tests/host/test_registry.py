@@ -286,7 +286,7 @@ def test_whatever_comes_of_a_call_fits_into_the_record() -> None:
 
     @tool(effect="read", approval="never")
     def refuse() -> None:
-        raise ToolRefused("ü" * 500 + "\0", "\ud800" + "ü" * 5000)
+        raise ToolRefused("\0" + "ü" * 500, "\0\ud800" + "ü" * 5000)
 
     tools = ToolRegistry([look, refuse], result_bytes=largest)
     whole = run(tools.execute(call("look", text="x" * (largest - 2)), STEP))

@@ -16,12 +16,12 @@ from pydantic_ai.messages import (
 from engine_assistant.host import (
     AssistantMessage,
     Message,
+    ModelFailed,
     ModelRequest,
     ProviderState,
     Reasoning,
     Text,
     ToolCall,
-    ToolDefinition,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -202,11 +202,28 @@ def test_settings_of_a_conversation_stand_above_the_models_and_below_the_loops()
     assert not {"tool_choice", "parallel_tool_calls", "tools"} & set(sent)
 
 
-def test_a_model_is_named_and_a_provider_is_told_apart_by_its_address() -> None:
+@pytest.mark.guarantee("G-HOST-05")
+def test_a_model_that_cannot_be_told_to_call_one_at_a_time_is_not_told() -> None:
+    """Its client warns where it is told, and a warning is an error here."""
+    with FaultServer(FaultPlan(steps=(Pass(),))) as server:
+
+        async def work() -> None:
+            model = PydanticAIModel(CLIENTS["google"](server.url, "gemini-3-pro-preview"))
+            settings = {"parallel_tool_calls": False}
+            async for _ in model.stream(
+                ModelRequest(messages=(HELLO,), tools=(LOOK,), settings=settings)
+            ):
+                pass
+
+        with pytest.raises(ModelFailed) as raised:
+            run(work())
+    # It came as far as the server, which serves nothing of the kind.
+    assert raised.value.facts["status"] == 404
+
+
+def test_a_provider_is_told_apart_by_its_address() -> None:
     one, other = (
         PydanticAIModel(CLIENTS["openai-chat"](url, "m")) for url in ("http://a", "http://b")
     )
     assert one.provider != other.provider
     assert one.provider.startswith("openai ")
-    definition = ToolDefinition(name="x", description="", schema={})
-    assert definition.name == "x"

@@ -1,7 +1,7 @@
 """Stopping: at once by cancelling, at the next boundary by interrupting."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -126,6 +126,18 @@ def test_an_interrupt_lets_a_running_tool_finish_and_its_result_is_kept() -> Non
     run(work())
 
 
+def _when_tracked(interrupt: asyncio.Event) -> Memory:
+    class Hooks(Memory):
+        async def track(
+            self, request: Callable[[], Awaitable[ModelResult]], step: Step
+        ) -> ModelResult:
+            result = await request()
+            interrupt.set()
+            return result
+
+    return Hooks()
+
+
 Set = Callable[[asyncio.Event], Memory]
 
 
@@ -144,7 +156,10 @@ def _while_told(interrupt: asyncio.Event) -> Memory:
 
 
 @pytest.mark.guarantee("G-HOST-15")
-@pytest.mark.parametrize(("when", "trace"), [(_before, []), (_while_told, ["event"])])
+@pytest.mark.parametrize(
+    ("when", "trace"),
+    [(_before, []), (_while_told, ["event"]), (_when_tracked, ["event", "event"])],
+)
 def test_after_an_interrupt_nothing_of_the_answer_is_judged_or_kept(
     when: Set, trace: list[str]
 ) -> None:
@@ -156,7 +171,7 @@ def test_after_an_interrupt_nothing_of_the_answer_is_judged_or_kept(
             Conversation(model=model, messages=[HELLO], hooks=memory, interrupt=interrupt)
         )
         assert outcome.status is Status.INTERRUPTED
-        assert (memory.trace, script.count("model")) == (trace, len(trace))
+        assert (memory.trace, script.count("model")) == (trace, len(trace) and 1)
 
     run(work())
 

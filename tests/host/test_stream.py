@@ -187,7 +187,9 @@ def test_a_reader_that_is_cancelled_takes_the_conversation_with_it() -> None:
 
 
 @pytest.mark.guarantee("G-HOST-16")
-def test_a_reader_that_just_leaves_takes_the_conversation_with_it() -> None:
+def test_a_reader_that_just_leaves_takes_the_conversation_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def work() -> None:
         model = Silent()
         async for _ in stream_conversation(Conversation(model=model, messages=[HELLO])):
@@ -198,6 +200,8 @@ def test_a_reader_that_just_leaves_takes_the_conversation_with_it() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(work())
+    # It was cancelled, and not found pending when nobody held it any more.
+    assert caplog.records == []
 
 
 class Stubborn:

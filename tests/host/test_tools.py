@@ -136,6 +136,14 @@ def test_whatever_is_bound_binds_to_itself(n: int, x: float, text: str, at: date
     assert (bound["n"], bound["some"]) == (n, {text: n})
 
 
+@pytest.mark.guarantee("G-HOST-20")
+def test_a_default_is_bound_as_if_it_had_been_given() -> None:
+    def pay(price: Decimal = 1, colour: Colour = "blue") -> None: ...  # type: ignore[assignment]
+
+    one = tool(effect="write", approval="always")(pay)
+    assert prepared(one).input == {"price": "1", "colour": "blue"}
+
+
 @pytest.mark.guarantee("G-HOST-21")
 def test_integers_that_differ_in_their_last_digit_stay_different() -> None:
     @tool(effect="write", approval="always")
