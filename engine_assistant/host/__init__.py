@@ -1,6 +1,7 @@
-"""Floor 4: the conversation loop over real models. It needs no database.
+"""Floor 4: the conversation loop over real models, and the host that runs turns with it.
 
-`run_conversation` and `stream_conversation` carry one conversation on. `tool` and `ToolRegistry`
+`run_conversation` and `stream_conversation` carry one conversation on; they need no database.
+`AssistantHost` carries a thread's turn on, with the record as its memory. `tool` and `ToolRegistry`
 make functions into what a model may ask for. The models of large providers are in
 `engine_assistant.host.pydantic_ai`, the tools of MCP servers in `engine_assistant.host.mcp`; each
 needs an extra and is imported by its own name.
@@ -62,14 +63,28 @@ from engine_assistant.host.stream import (
     stream_conversation,
 )
 from engine_assistant.host.tools import MASK, Tool, tool
+from engine_assistant.host.turns import (
+    Approvals,
+    Ask,
+    AssistantHost,
+    Batching,
+    Ended,
+    Ready,
+    TurnReport,
+    Unsettled,
+)
 
 __all__ = [
     "MASK",
     "MAX_STEPS",
     "MESSAGES",
+    "Approvals",
+    "Ask",
+    "AssistantHost",
     "AssistantMessage",
     "AwaitingApproval",
     "BatchTools",
+    "Batching",
     "CallId",
     "Card",
     "Conversation",
@@ -77,6 +92,7 @@ __all__ = [
     "ConversationStream",
     "Data",
     "Done",
+    "Ended",
     "Hooks",
     "HostEvent",
     "InvalidResponse",
@@ -90,6 +106,7 @@ __all__ = [
     "Outcome",
     "PreparedCall",
     "ProviderState",
+    "Ready",
     "Reasoning",
     "ReasoningDelta",
     "ResponseNotComplete",
@@ -114,6 +131,8 @@ __all__ = [
     "ToolResult",
     "ToolReturned",
     "Tools",
+    "TurnReport",
+    "Unsettled",
     "Usage",
     "UserMessage",
     "open_calls",

@@ -18,7 +18,7 @@ from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
 from engine_assistant.host.signature import ArgumentsRefused, Input, ToolContext
 from engine_assistant.host.tools import Approval, Tool
-from engine_assistant.model.codec import JsonRefused, check_json, dumps
+from engine_assistant.model.codec import JsonRefused, JsonTooLarge, check_json, dumps
 from engine_assistant.model.limits import LIMITS
 
 __all__ = ["Card", "PreparedCall", "ToolRefused", "ToolRegistry"]
@@ -169,19 +169,25 @@ class ToolRegistry:
     def _admitted(self, one: Tool, output: object) -> ToolReturned | ToolFailed:
         """Return a result as it will be kept, or why it cannot be."""
         try:
-            check_json(output)
+            # No more of it is looked at than may be kept.
+            check_json(output, size=self._result_bytes)
+        except JsonTooLarge:
+            return self._too_large(one)
         except JsonRefused as refused:
             _LOG.warning("The tool %s returned what cannot be kept: %s", one.name, refused.message)
             return _failed(one, "result_not_json", "The tool ran, but its result cannot be read.")
         result = cast("JsonValue", output)
         if len(dumps(result).encode()) > self._result_bytes:
-            return _failed(
-                one,
-                "result_too_large",
-                f"The tool ran, but its result is larger than {self._result_bytes} bytes. "
-                "Ask for less: fewer items, fewer fields, or one page.",
-            )
+            return self._too_large(one)
         return ToolReturned(result)
+
+    def _too_large(self, one: Tool) -> ToolFailed:
+        return _failed(
+            one,
+            "result_too_large",
+            f"The tool ran, but its result is larger than {self._result_bytes} bytes. "
+            "Ask for less: fewer items, fewer fields, or one page.",
+        )
 
 
 def _approval(one: Tool, bound: Input) -> Approval | None:

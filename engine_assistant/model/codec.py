@@ -23,6 +23,7 @@ __all__ = [
     "MAX_INTEGER_DIGITS",
     "MAX_SIZE",
     "JsonRefused",
+    "JsonTooLarge",
     "JsonValue",
     "check_json",
     "dumps",
@@ -63,6 +64,10 @@ class JsonRefused(ValidationFailed, ValueError):
         super().__init__(f"{path}: {reason}" if path else reason, path=path)
         self.reason = reason
         self.path = path
+
+
+class JsonTooLarge(JsonRefused):
+    """It may well be JSON, but it is more than may be kept."""
 
 
 def check_json(
@@ -110,7 +115,7 @@ def check_json(
             else:
                 room -= _check_atom(item, (here, step), integer_digits)
         if room < 0:
-            _refuse(f"larger than {size} bytes", here)
+            _refuse(f"larger than {size} bytes", here, JsonTooLarge)
 
 
 def _check_keys(members: dict[object, object], here: _Place) -> int:
@@ -152,7 +157,7 @@ def _has_lone_surrogate(text: str) -> bool:
     return False
 
 
-def _refuse(reason: str, place: _Place) -> NoReturn:
+def _refuse(reason: str, place: _Place, kind: type[JsonRefused] = JsonRefused) -> NoReturn:
     steps: list[str] = []
     while place is not None:
         place, step = place
@@ -164,7 +169,7 @@ def _refuse(reason: str, place: _Place) -> NoReturn:
     path = "".join(f"/{step}" for step in reversed(steps[:-1]))
     if len(path) > _PATH_LENGTH:
         path = path[: _PATH_LENGTH - 3] + "..."
-    raise JsonRefused(reason, path)
+    raise kind(reason, path)
 
 
 def _not_json(item: object) -> NoReturn:

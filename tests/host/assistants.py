@@ -93,10 +93,16 @@ class Scene:
         assert [finding async for finding in self.assistant.doctor()] == []
 
 
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until it is so. The test's own limit says when that takes too long."""
+    while not await true():  # noqa: ASYNC110 - others do it, in other tasks and processes
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def scene(url: str) -> AsyncIterator[Scene]:
+async def scene(url: str, **settings: object) -> AsyncIterator[Scene]:
     """Open a thread on a database."""
-    assistant = AsyncAssistant.from_url(awaited(url))
+    assistant = AsyncAssistant.from_url(awaited(url), **settings)
     try:
         me, bot = assistant.acting_as(ALICE), assistant.acting_as(ROBOT)
         thread = await me.create_thread(title="Refund")

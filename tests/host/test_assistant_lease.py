@@ -1,0 +1,429 @@
+"""The lease while a turn runs: kept without a word of the model, and the run's end when lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from engine_assistant import Assistant, AsyncAssistant, Conflict, ConflictReason, make_async_engine
+from engine_assistant.host import (
+    Batching,
+    Ended,
+    Hooks,
+    ToolCall,
+    ToolCallStarted,
+    ToolContext,
+    TurnReport,
+    tool,
+)
+from engine_assistant.testing.clock import Clock
+from engine_assistant.testing.races import Barrier
+from engine_assistant.testing.replay import answer
+from tests.host.assistants import ALICE, Scene, in_loop, looking, refunding, scene, until
+from tests.rig.wires import Wire
+
+SHORT = 0.6
+LONG = 600.0
+
+
+async def lease_until(one: Scene) -> object:
+    (row,) = await one.assistant.survey(thread_id=one.thread_id)
+    return row.lease_until
+
+
+@asynccontextmanager
+async def silent_model(one: Scene, **given: object) -> AsyncIterator[asyncio.Task[TurnReport]]:
+    """Run a turn whose model has said one word, and then says nothing."""
+    await one.say()
+    silent = Barrier()
+    host = one.host([*answer("Hm")[:1], silent, *answer("Hm")[1:]], **given)
+    running = asyncio.create_task(host.run_turn(one.thread_id))
+    await asyncio.to_thread(silent.reached.wait)
+    try:
+        yield running
+    finally:
+        silent.release()
+        await running
+
+
+async def take_over(one: Scene, clock: Clock) -> int:
+    """Let another run take the turn when the lease has run out, between two beats."""
+    while True:
+        clock.forward(2 * LONG)
+        try:
+            lease = await one.bot.acquire_run(thread_id=one.thread_id, run_id="other")
+        except Conflict:
+            continue
+        return lease.fence
+
+
+@pytest.mark.guarantee("G-HOST-52")
+@in_loop
+async def test_the_lease_is_kept_while_the_model_says_nothing(database_url: str) -> None:
+    async with scene(database_url) as one, silent_model(one, stale_after=1.5) as running:
+        seen = {await lease_until(one)}
+
+        async def renewed() -> bool:
+            seen.add(await lease_until(one))
+            return len(seen) > 4
+
+        await until(renewed)
+        with pytest.raises(Conflict) as refused:
+            await one.bot.acquire_run(thread_id=one.thread_id, run_id="other")
+        assert refused.value.reason is ConflictReason.RUN_IN_PROGRESS
+        assert not running.done()
+
+
+@pytest.mark.guarantee("G-HOST-52")
+@in_loop
+async def test_the_lease_is_kept_while_a_tool_works(sqlite_url: str) -> None:
+    seen: set[object] = set()
+
+    async def renewed() -> bool:
+        seen.add(await lease_until(one))
+        return len(seen) > 4
+
+    @tool(effect="read", approval="never")
+    async def wait() -> None:
+        await until(renewed)
+
+    async with scene(sqlite_url) as one:
+        await one.say()
+        host = one.host(
+            answer(ToolCall("wait", {})), answer("Done."), tools=[wait], stale_after=1.5
+        )
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_run_that_was_replaced_stops_and_writes_nothing_more(database_url: str) -> None:
+    clock = Clock()
+    # One beats, the other hears of it when it writes.
+    for given in ({"stale_after": SHORT}, {"stale_after": LONG, "batching": Batching(seconds=0)}):
+        async with scene(database_url, clock=clock) as one, silent_model(one, **given) as running:
+            await take_over(one, clock)
+            before = await one.types()
+            if given["stale_after"] == SHORT:
+                report = await running
+                assert (report.ended, report.error.reason) == (Ended.LOST, "run_fenced")
+        report = await running
+        assert (report.ended, report.unsettled) == (Ended.LOST, ())
+        async with scene(database_url) as other:
+            page = await other.me.read_events(thread_id=one.thread_id)
+            assert [event.type for event in page.events] == before
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_tool_that_runs_when_the_lease_is_lost_is_cancelled(database_url: str) -> None:
+    clock, seen = Clock(), []
+
+    @tool(effect="write", approval="never")
+    async def wait() -> None:
+        await take_over(one, clock)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async with scene(database_url, clock=clock) as one:
+        await one.say()
+        host = one.host(answer(ToolCall("wait", {})), tools=[wait], stale_after=SHORT)
+        report = await host.run_turn(one.thread_id)
+        assert (report.ended, report.unsettled, seen) == (Ended.LOST, (), ["cancelled"])
+        assert (await one.types())[-1] == "call-closed"
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_result_that_came_too_late_is_in_the_report_and_can_still_be_settled(
+    database_url: str,
+) -> None:
+    clock, done = Clock(), []
+
+    @tool(effect="write", approval="always")
+    async def refund(order: int) -> dict[str, int]:
+        done.append(order)
+        await take_over(one, clock)
+        return {"refunded": order}
+
+    async with scene(database_url, clock=clock) as one:
+        await one.say()
+        await one.host(answer(ToolCall("refund", {"order": 7})), tools=[refund]).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        report = await one.host(tools=[refund], stale_after=LONG).run_turn(one.thread_id)
+        assert report.ended is Ended.LOST
+        assert "tool-output" not in await one.types()
+        (left,) = report.unsettled
+        await one.bot.settle_execution(
+            thread_id=one.thread_id,
+            call_id=left.call_id,
+            claimed_fence=left.claimed_fence,
+            output=left.outcome.output,
+        )
+        (call,) = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert (call.state, call.result, done) == ("done", {"output": {"refunded": 7}}, [7])
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_run_that_cannot_renew_stops_when_the_lease_may_be_over(database_url: str) -> None:
+    """Somebody holds the thread's lock: no renewal comes through, and none is refused."""
+    sync = Assistant.from_url(database_url)
+    async with scene(database_url) as one:
+
+        @tool(effect="write", approval="never")
+        async def wait() -> None:
+            with sync.session(ALICE) as held:
+                held.lock_threads([one.thread_id])
+                await asyncio.Event().wait()
+
+        await one.say()
+        host = one.host(answer(ToolCall("wait", {})), tools=[wait], stale_after=SHORT)
+        report = await host.run_turn(one.thread_id)
+        assert report.ended is Ended.LOST
+        assert (await one.types())[-1] == "step-finish"
+        # Nothing is left behind that would stand in the next run's way.
+        host = one.host(answer("Hm."), tools=[wait], stale_after=LONG)
+        assert (await until_free(host, one)).ended is Ended.DONE
+        await one.healthy()
+    sync.engine.dispose()
+
+
+async def until_free(host: object, one: Scene) -> TurnReport:
+    reports: list[TurnReport] = []
+
+    async def ran() -> bool:
+        try:
+            reports.append(await host.run_turn(one.thread_id))
+        except Conflict:
+            return False
+        return True
+
+    await until(ran)
+    return reports[0]
+
+
+@pytest.mark.guarantee("G-HOST-54")
+@in_loop
+async def test_a_run_that_is_cancelled_gives_its_lease_up(database_url: str) -> None:
+    async with scene(database_url) as one:
+        await one.say()
+        silent = Barrier()
+        host = one.host([silent], stale_after=LONG)
+        running = asyncio.create_task(host.run_turn(one.thread_id))
+        await asyncio.to_thread(silent.reached.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        host = one.host(answer("Here I am."))
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        silent.release()
+        await one.healthy()
+
+
+@in_loop
+async def test_many_runs_want_one_turn_and_one_gets_it(database_url: str) -> None:
+    done: list[object] = []
+    async with scene(database_url) as one:
+        await one.say()
+        await one.host(answer(ToolCall("refund", {"order": 7})), tools=[refunding([])]).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        hosts = [one.host(answer("Done."), tools=[refunding(done)]) for _ in range(5)]
+        came = await asyncio.gather(
+            *(host.run_turn(one.thread_id) for host in hosts), return_exceptions=True
+        )
+        (report,) = [one for one in came if isinstance(one, TurnReport)]
+        assert (report.ended, len(done)) == (Ended.DONE, 1)
+        reasons = {one.reason for one in came if isinstance(one, Conflict)}
+        assert reasons <= {ConflictReason.RUN_IN_PROGRESS, ConflictReason.NO_TURN_OPEN}
+        await one.healthy()
+
+
+# ---------------------------------------------------------------- stop
+
+
+@pytest.mark.guarantee("G-HOST-55")
+@in_loop
+async def test_stop_ends_a_turn_whose_model_speaks_and_keeps_what_was_said(
+    database_url: str,
+) -> None:
+    async with scene(database_url) as one:
+        async with silent_model(one, stale_after=SHORT) as running:
+            await one.me.interrupt_turn(thread_id=one.thread_id)
+            # The model is not waited for: it still holds its tongue.
+            assert (await running).ended is Ended.INTERRUPTED
+        assert (await one.types())[-2:] == ["text-delta", "turn-finish"]
+        (finish,) = await one.of("turn-finish")
+        assert finish.reason == "interrupted"
+        await one.say("Go on")
+        host = one.host(answer("Yes?"))
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        assert [m.text for m in request.messages][1:] == ["Hm", "Go on"]
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-55")
+@in_loop
+async def test_stop_is_read_from_the_answer_to_every_write(sqlite_url: str) -> None:
+    """No beat is due for ten minutes: the next batch says it."""
+
+    async def words() -> AsyncIterator[object]:
+        one_word, result = answer("Hm")
+        await one.me.interrupt_turn(thread_id=one.thread_id)
+        yield one_word
+        await asyncio.Event().wait()
+        yield result
+
+    class Talker:
+        def stream(self, request: object) -> AsyncIterator[object]:
+            return words()
+
+    async with scene(sqlite_url) as one:
+        await one.say()
+        host = one.host(model=Talker(), stale_after=LONG)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.INTERRUPTED
+
+
+@pytest.mark.guarantee("G-HOST-55")
+@in_loop
+async def test_stop_lets_the_tool_that_runs_finish_and_runs_no_other(database_url: str) -> None:
+    seen: list[object] = []
+
+    @tool(effect="write", approval="never")
+    async def wait() -> str:
+        await one.me.interrupt_turn(thread_id=one.thread_id)
+        seen.append("waited")
+        return "done"
+
+    async with scene(database_url) as one:
+        await one.say()
+        script = answer(ToolCall("wait", {}), ToolCall("look", {"order": 1}))
+        host = one.host(script, tools=[wait, looking(seen)], stale_after=LONG)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.INTERRUPTED
+        calls = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert [call.state for call in calls] == ["done", "cancelled"]
+        assert seen == ["waited"]
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-55")
+@in_loop
+async def test_stop_pressed_twice_ends_a_turn_whose_tool_does_not_finish(database_url: str) -> None:
+    clock = Clock()
+
+    @tool(effect="write", approval="never")
+    async def wait(context: ToolContext) -> None:
+        await one.me.interrupt_turn(thread_id=one.thread_id)
+        clock.forward(11)
+        assert (await one.me.interrupt_turn(thread_id=one.thread_id)).ended
+        await context.report("still at it")
+
+    async with scene(database_url, clock=clock) as one:
+        await one.say()
+        host = one.host(answer(ToolCall("wait", {})), tools=[wait], stale_after=LONG)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.LOST
+        (call,) = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert (call.state, await one.turn_state()) == ("unknown", "idle")
+        await one.healthy()
+
+
+# ---------------------------------------------------------------- lost answers
+
+
+@pytest.fixture
+def wire(postgres_url: str) -> Iterator[Wire]:
+    made = Wire(sa.make_url(postgres_url))
+    yield made
+    made.close()
+
+
+# A delta is one statement without BEGIN and COMMIT; what moves a call or a turn is a transaction.
+COMMIT = "COMMIT\0"
+LOST = {"a delta": (0, "lost words"), "a call": (1, COMMIT), "the end": (3, COMMIT)}
+
+
+class CutTalker:
+    """A model that says a word, calls, and says another; the wire is cut when it is that far."""
+
+    def __init__(self, wire: Wire, place: int, word: str, *, after: bool) -> None:
+        self._cut = (wire, word, after)
+        self._place = place
+        self._attempts = iter(
+            [answer("lost words", ToolCall("look", {"order": 7})), answer("Done.")]
+        )
+
+    async def stream(self, request: object) -> AsyncIterator[object]:
+        for event in next(self._attempts):
+            if not isinstance(event, ToolCallStarted):
+                if self._place == 0:
+                    wire, word, after = self._cut
+                    wire.cut(word, after=after)
+                self._place -= 1
+            yield event
+
+
+@pytest.mark.guarantee("G-HOST-56")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("place", LOST)
+@in_loop
+async def test_a_batch_whose_answer_is_lost_stands_in_the_log_once(
+    postgres_url: str, wire: Wire, place: str, after: bool
+) -> None:
+    async with scene(postgres_url) as one:
+        await one.say()
+        wired = AsyncAssistant(make_async_engine(wire.url))
+        host = one.host(
+            model=CutTalker(wire, *LOST[place], after=after),
+            assistant=wired,
+            tools=[looking([])],
+            stale_after=LONG,
+            batching=Batching(bytes=1),
+        )
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        await wired.engine.dispose()
+        assert wire.cuts == 1
+        types = await one.types()
+        assert types.count("tool-input") == types.count("tool-output") == 1
+        assert [event.text for event in await one.of("text-delta")] == ["lost words", "Done."]
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-56")
+@in_loop
+async def test_a_message_that_was_taken_in_is_told_though_the_answer_was_lost(
+    postgres_url: str, wire: Wire
+) -> None:
+    @tool(effect="read", approval="never")
+    async def wait() -> None:
+        await one.say("In euros, please", when_busy="steer")
+
+    class Cut(Hooks):
+        async def on_tool_results(self, message: object, step: object) -> None:
+            wire.cut(COMMIT, after=True)
+
+    async with scene(postgres_url) as one:
+        await one.say()
+        wired = AsyncAssistant(make_async_engine(wire.url))
+        host = one.host(
+            *[answer(ToolCall("wait", {})), answer("7 euros.")],
+            assistant=wired,
+            tools=[wait],
+            hooks=Cut(),
+            stale_after=LONG,
+        )
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        await wired.engine.dispose()
+        _, second = one.replays[-1].requests("model")
+        assert (wire.cuts, second.messages[-1].text) == (1, "In euros, please")
+        assert (await one.types()).count("user-message") == 2

@@ -1,0 +1,343 @@
+"""Going on where a process died: what it had done is not done again, what it knew is not lost."""
+
+import asyncio
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine_assistant import Conflict, NotFound
+from engine_assistant.host import (
+    AssistantHost,
+    AssistantMessage,
+    Ended,
+    ModelRequest,
+    ModelResult,
+    ProviderState,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolRegistry,
+    TurnReport,
+    tool,
+)
+from engine_assistant.testing.races import Barrier
+from engine_assistant.testing.replay import answer
+from tests.host import dying
+from tests.host.assistants import ROBOT, Scene, in_loop, looking, refunding, scene, until
+
+UNKNOWN = "unknown"
+
+
+class World:
+    """A thread, and what was done to the world from it."""
+
+    def __init__(self, one: Scene, folder: Path) -> None:
+        self.one = one
+        self.effects = folder / "effects"
+
+    @property
+    def done(self) -> list[str]:
+        return self.effects.read_text().splitlines() if self.effects.exists() else []
+
+    async def dies(self, point: str) -> None:
+        """Let a process run the turn, and be killed."""
+        url = self.one.assistant.engine.url.render_as_string(hide_password=False)
+        command = ["-m", "tests.host.dying", url.replace("+aiosqlite", "")]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, self.one.thread_id, str(self.effects), point
+        )
+        assert await process.wait() == -signal.SIGKILL
+
+    async def goes_on(self, **given: object) -> tuple[TurnReport, list[ModelRequest]]:
+        """Run the turn here, as soon as the lease of the dead has run out."""
+        asked: list[ModelRequest] = []
+        talker = dying.Talker("")
+
+        class Model:
+            def stream(self, request: ModelRequest) -> object:
+                asked.append(request)
+                return talker.stream(request)
+
+        host = AssistantHost(
+            assistant=self.one.assistant,
+            caller=ROBOT,
+            model=Model(),
+            tools=ToolRegistry(dying.tools(str(self.effects), **given)),
+        )
+        reports: list[TurnReport] = []
+
+        async def ran() -> bool:
+            try:
+                reports.append(await host.run_turn(self.one.thread_id))
+            except Conflict:
+                return False
+            return True
+
+        await until(ran)
+        return reports[0], asked
+
+    async def approve(self) -> None:
+        (card,) = await self.one.cards()
+        await self.one.decide(card, approved=True)
+
+
+@pytest.mark.guarantee("G-HOST-45", "G-HOST-57")
+@in_loop
+async def test_a_process_asks_and_dies_and_another_runs_what_was_approved(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as one:
+        world = World(one, tmp_path)
+        await one.say()
+        await world.dies("")
+        assert (world.done, await one.turn_state()) == (["looked"], "awaiting")
+        await world.approve()
+        report, asked = await world.goes_on()
+        assert (report.ended, world.done) == (Ended.DONE, ["looked", "refunded"])
+        # What only the model's provider can read comes back to it as it was.
+        (request,) = asked
+        answers = [m for m in request.messages if m.role == "assistant"]
+        assert [(m.state, m.content[0]) for m in answers] == [(dying.STATE, dying.THOUGHT)] * 2
+        log = await one.me.read_events_json(thread_id=one.thread_id, limit=1000)
+        assert b"4711" not in log
+        assert dying.THOUGHT.text.encode() not in log
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-58")
+@in_loop
+async def test_a_call_that_may_have_happened_is_not_run_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as one:
+        world = World(one, tmp_path)
+        await one.say()
+        await world.dies("")
+        await world.approve()
+        await world.dies("refunded")
+        report, asked = await world.goes_on()
+        assert (report.ended, world.done) == (Ended.DONE, ["looked", "refunded"])
+        told = asked[0].messages[-1].results[0]
+        assert (told.is_error, told.output["code"]) == (True, UNKNOWN)
+        (call,) = (await one.bot.list_calls(thread_id=one.thread_id, state=UNKNOWN)).items
+        assert call.tool == "refund"
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-58")
+@in_loop
+async def test_a_call_that_may_run_twice_is_run_again(database_url: str, tmp_path: Path) -> None:
+    async with scene(database_url) as one:
+        world = World(one, tmp_path)
+        await one.say()
+        # Looking is repeatable: nobody had to approve it.
+        await world.dies("looked")
+        report, asked = await world.goes_on()
+        assert (report.ended, world.done) == (Ended.AWAITING_APPROVAL, ["looked", "looked"])
+        assert asked[0].messages[-1].results[0].output == "order 7 is paid"
+        assert len(await one.of("call-retried")) == 1
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-58")
+@in_loop
+async def test_an_approved_call_that_may_run_twice_is_claimed_again(database_url: str) -> None:
+    done: list[object] = []
+    dead = Barrier()
+
+    @tool(effect="write", approval="always", repeatable=True)
+    async def refund(order: int) -> str:
+        done.append(order)
+        if len(done) == 1:
+            await dead
+        return "refunded"
+
+    async with scene(database_url) as one:
+        await one.say()
+        await one.host(answer(ToolCall("refund", {"order": 7})), tools=[refund]).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        running = asyncio.create_task(one.host(tools=[refund]).run_turn(one.thread_id))
+        await asyncio.to_thread(dead.reached.wait)
+        running.cancel()
+        await asyncio.wait({running})
+        dead.release()
+        host = one.host(answer("Done."), tools=[refund])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        assert done == [7, 7]
+        assert len(await one.of("execution-claimed")) == 2
+        (call,) = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert (call.state, call.result) == ("done", {"output": "refunded"})
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-46")
+@in_loop
+async def test_a_result_that_was_kept_is_used_again_and_only_the_model_is_asked(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as one:
+        world = World(one, tmp_path)
+        await one.say()
+        await world.dies("request 2")
+        report, asked = await world.goes_on()
+        assert (report.ended, world.done) == (Ended.AWAITING_APPROVAL, ["looked"])
+        assert asked[0].messages[-1].results[0].output == "order 7 is paid"
+        assert asked[0].messages[1].state == dying.STATE
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-59")
+@in_loop
+async def test_an_answer_that_broke_off_is_asked_for_again_and_stays_in_the_log(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as one:
+        world = World(one, tmp_path)
+        await one.say()
+        await world.dies("speaking 1")
+        assert [event.text for event in await one.of("text-delta")] == ["Let me "]
+        report, asked = await world.goes_on()
+        assert report.ended is Ended.AWAITING_APPROVAL
+        assert [message.role for message in asked[0].messages] == ["user"]
+        said = "".join(event.text for event in await one.of("text-delta"))
+        assert said == "Let me Let me see.Let me see."
+        await one.healthy()
+
+
+# ---------------------------------------------------------------- the private part
+
+
+def stateful(*calls: ToolCall, state: ProviderState = dying.STATE) -> list[object]:
+    message = AssistantMessage((*calls,), state)
+    return [ModelResult(message=message, stop_reason=StopReason.TOOL_CALL)]
+
+
+@pytest.mark.guarantee("G-HOST-57")
+@in_loop
+async def test_the_private_part_goes_with_its_turn(database_url: str) -> None:
+    async with scene(database_url) as one:
+        await one.say()
+        call = ToolCall("look", {"order": 7})
+        host = one.host(stateful(call), answer("Done."), tools=[looking([])])
+        await host.run_turn(one.thread_id)
+        _, second = one.replays[-1].requests("model")
+        assert second.messages[1].state == dying.STATE
+        await one.say("And now?")
+        lease = await one.bot.acquire_run(thread_id=one.thread_id, run_id="looks")
+        held = {"thread_id": one.thread_id, "run_id": "looks", "fence": lease.fence}
+        assert (await one.bot.get_context(**held)).state is None
+        await one.bot.release_run(**held)
+        host = one.host(answer("Nothing."))
+        await host.run_turn(one.thread_id)
+        (request,) = one.replays[-1].requests("model")
+        assert [m.state for m in request.messages if m.role == "assistant"] == [None, None]
+
+
+@pytest.mark.guarantee("G-HOST-57")
+@in_loop
+async def test_a_private_part_that_is_too_long_is_left_out_and_the_turn_goes_on(
+    sqlite_url: str,
+) -> None:
+    big = replace(dying.STATE, data="x" * 700_000)
+    async with scene(sqlite_url) as one:
+        await one.say()
+        first, second = ToolCall("look", {"order": 1}), ToolCall("refund", {"order": 2})
+        tools = [looking([]), refunding([])]
+        await one.host(
+            stateful(first, state=big), stateful(second, state=big), tools=tools
+        ).run_turn(one.thread_id)
+        await one.decide((await one.cards())[0], approved=True)
+        host = one.host(answer("Done."), tools=tools)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        states = [m.state for m in request.messages if m.role == "assistant"]
+        assert states == [None, big]
+
+
+@pytest.mark.guarantee("G-HOST-57")
+@pytest.mark.parametrize("kept", ["", "[]", '{"format": "other/1"}', "no JSON", '{"format": 1}'])
+@in_loop
+async def test_a_private_part_that_nobody_can_read_is_as_if_it_was_not_there(
+    sqlite_url: str, kept: str
+) -> None:
+    async with scene(sqlite_url) as one:
+        await one.say()
+        await one.host(stateful(ToolCall("refund", {"order": 1})), tools=[refunding([])]).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        lease = await one.bot.acquire_run(thread_id=one.thread_id, run_id="other")
+        held = {"thread_id": one.thread_id, "run_id": "other", "fence": lease.fence}
+        if kept:
+            await one.bot.put_context(**held, state=kept)
+        await one.bot.release_run(**held)
+        host = one.host(answer("Done."), tools=[refunding([])])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        assert request.messages[1].state == (None if kept else dying.STATE)
+        assert request.messages[1].calls[0].tool == "refund"
+
+
+# ---------------------------------------------------------------- how long a turn may go on
+
+
+@pytest.mark.guarantee("G-HOST-60")
+@in_loop
+async def test_a_turn_may_take_so_many_steps_whoever_runs_it(sqlite_url: str) -> None:
+    async with scene(sqlite_url) as one:
+        await one.say()
+        given = {"tools": [refunding([])], "max_steps": 3}
+        for order in (1, 2):
+            host = one.host(answer(ToolCall("refund", {"order": order})), **given)
+            assert (await host.run_turn(one.thread_id)).ended is Ended.AWAITING_APPROVAL
+            await one.decide((await one.cards())[0], approved=True)
+        # The third is the last: it forbids tools, and the model calls all the same.
+        host = one.host(answer(ToolCall("refund", {"order": 3})), **given)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.LIMIT
+        (request,) = one.replays[-1].requests("model")
+        assert request.text_only
+        assert [event.reason for event in await one.of("turn-finish")][-1] == "limit"
+
+
+@in_loop
+async def test_a_thread_that_is_not_there_or_not_open_has_no_turn(sqlite_url: str) -> None:
+    async with scene(sqlite_url) as one:
+        host = one.host()
+        with pytest.raises(NotFound):
+            await host.run_turn("nobody's")
+        with pytest.raises(Conflict):
+            await host.run_turn(one.thread_id)
+        await one.me.close_thread(thread_id=one.thread_id)
+        with pytest.raises(Conflict):
+            await host.run_turn(one.thread_id)
+
+
+@in_loop
+async def test_a_late_result_of_an_older_call_does_not_hide_a_call_that_waits(
+    sqlite_url: str,
+) -> None:
+    done: list[object] = []
+    async with scene(sqlite_url) as one:
+        await one.say()
+        lease = await one.bot.acquire_run(thread_id=one.thread_id, run_id="slow")
+        held = {"thread_id": one.thread_id, "run_id": "slow", "fence": lease.fence}
+        call = {"type": "tool-input", "call_id": "old", "tool": "ship", "input": {}, "step": "s"}
+        await one.bot.append_events(**held, events=[call])
+        await one.bot.release_run(**held)
+        script = answer(Text("I ask.").text, ToolCall("refund", {"order": 7}))
+        await one.host(script, tools=[refunding(done)]).run_turn(one.thread_id)
+        await one.bot.settle_execution(
+            thread_id=one.thread_id, call_id="old", claimed_fence=lease.fence, output="shipped"
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        host = one.host(answer("Both."), tools=[refunding(done)])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        assert [m.role for m in request.messages][-2:] == ["tool", "user"]
+        assert "shipped" in request.messages[-1].text
+        assert len(done) == 1
