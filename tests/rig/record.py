@@ -71,6 +71,20 @@ class Story:
         self.me.call("assistant/send-message", {"thread_id": self.thread_id, "text": text, **more})
         return self
 
+    def line_up(self, text: str, **more: object) -> Story:
+        """Say something that waits while the turn is not over."""
+        return self.say(text, **{"when_busy": "queue", **more})
+
+    def waiting(self) -> list[str]:
+        """Answer the ids of the messages that wait, in their order."""
+        page = self.me.list_inputs(thread_id=self.thread_id, state="queued")
+        return [item.input_id for item in page.items]
+
+    def give_up(self) -> Story:
+        command = {"thread_id": self.thread_id, "reason": "gone", "fence": self.fence}
+        self.record.bot.call("assistant/abandon-turn", command)
+        return self
+
     def take(self, run_id: str | None = None) -> Story:
         self.run_id = run_id or self.run_id
         lease = self.record.bot.acquire_run(
@@ -282,6 +296,36 @@ def _closed(record: Record) -> None:
     story.settle("c2", story.fence, error={"code": "late", "message": "too late"})
 
 
+def _queued(record: Record) -> None:
+    story = record.open("queued")
+    file = record.bot.register_file(
+        thread_id=story.thread_id,
+        filename="bill.pdf",
+        content_type="application/pdf",
+        size=7,
+        sha256="0" * 64,
+    )
+    story.say("one", key="q1").take().line_up("two \0", key="q2", attachment_ids=[file.id])
+    story.line_up("three", coalesce=True).line_up("four", priority="next").line_up("five")
+    story.line_up("left", when_busy="steer").line_up("taken back", key="q3")
+    story.me.edit_input(thread_id=story.thread_id, input_id=story.waiting()[2], text="two!")
+    story.me.cancel_input(thread_id=story.thread_id, input_id=story.waiting()[-1])
+    record.bot.take_inputs(thread_id=story.thread_id, run_id=story.run_id, fence=story.fence)
+    story.write(*words("Left, then.")).rest().take().rest().take().write(*words("Both."))
+    story.line_up("six", attachment_ids=[file.id]).line_up("seven", coalesce=True)
+    story.line_up("stop", when_busy="interrupt").line_up("right", when_busy="steer")
+
+    story = record.open("given up").say().line_up("next").take().propose("c1").give_up()
+    story.take().propose("c2").ask("c2", expires_in=SHORT).line_up("left", when_busy="steer")
+    story.rest("awaiting-approval")
+    record.wait(SHORT)
+    story.line_up("right", when_busy="steer").take()
+    record.bot.take_inputs(thread_id=story.thread_id, run_id=story.run_id, fence=story.fence)
+    story.give_up().line_up("at once").line_up("no, this", when_busy="interrupt").take().rest()
+
+    story = record.open("closed busy").say().take().line_up("two").line_up("three").close()
+
+
 def _told(record: Record) -> None:
     said = [{"role": "user", "text": "from elsewhere \0"}, {"role": "assistant", "text": "yes"}]
     thread = record.bot.seed_thread(subject=OWNER, key="seeds", messages=said, title="seeded")
@@ -326,4 +370,4 @@ def unfinished(engine: Engine) -> Record:
 
 
 def _chapters() -> Iterator[Callable[[Record], None]]:
-    yield from (_everyday, _people, _time, _lost, _closed, _told, _unfinished)
+    yield from (_everyday, _people, _time, _lost, _closed, _queued, _told, _unfinished)
