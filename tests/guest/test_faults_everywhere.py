@@ -140,6 +140,18 @@ WRITES: dict[str, tuple[Callable[[Operations, Operations], Stage], Write]] = {
         _approved,
         lambda _, bot, s: bot.claim_execution(**s.run, **ASKED, input=REFUND, attempt=1),
     ),
+    "summarise": (
+        _spoken,
+        lambda _, bot, s: bot.compact(
+            thread_id=s.thread, from_seq=1, to_seq=2, summary=SECRET, expected_head=2
+        ),
+    ),
+    "seed a thread": (
+        _idle,
+        lambda _, bot, s: bot.seed_thread(
+            subject="usr_alice", key="seeds", messages=[{"role": "user", "text": SECRET}]
+        ),
+    ),
     "register a file": (_idle, lambda _, bot, s: bot.register_file(thread_id=s.thread, **FILE)),
 }
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from sqlalchemy import Engine
 
-from engine_assistant import AUDIT, RUN, USE, Assistant, Caller, ValidationFailed
+from engine_assistant import AUDIT, RUN, USE, Assistant, Caller, Operations, ValidationFailed
 
 HOSTILE = [
     "'; DROP TABLE assistant_events; --",
@@ -88,8 +88,25 @@ def test_hostile_text_reads_back_equal_from_every_field(engine: Engine, text: st
     assert events[0].files[0].filename == text
     assert events[2:7] == written.events
     assert json.loads(me.read_events_json(thread_id=thread.id))["events"][0]["text"] == text
+    _is_told(bot, thread.id, text)
     auditor = assistant.acting_as(Caller(text, "auditor", {USE, AUDIT}))
     assert auditor.list_threads(subject=text).items[0].title == text
+
+
+def _is_told(bot: Operations, thread_id: str, text: str) -> None:
+    """Read it in the model's view, in a summary, and in what a thread began with."""
+    told = bot.history(thread_id=thread_id)
+    said, answer, asks, tool = told.messages
+    assert {said.text, answer.text, asks.calls[0].tool, tool.results[0].message} == {text}
+    assert asks.calls[0].input == {text: text}
+    made = bot.compact(
+        thread_id=thread_id, from_seq=1, to_seq=1, summary=text, expected_head=told.head_seq
+    )
+    assert bot.history(thread_id=thread_id).messages[0].text == made.summary == text
+    seeds = [{"role": "user", "text": text}, {"role": "assistant", "text": text}]
+    seeded = bot.seed_thread(subject="somebody", key=text, messages=seeds, title=text)
+    assert {one.text for one in bot.history(thread_id=seeded.id).messages} == {text}
+    assert bot.seed_thread(subject="somebody", key=text, messages=seeds, title=text).duplicate
 
 
 @pytest.mark.guarantee("G-INPUT-17")
@@ -120,6 +137,11 @@ def test_nul_lives_in_json_and_in_messages_and_nowhere_else(engine: Engine) -> N
     assert (view.input, view.result) == (value, {"output": value})
     page = json.loads(me.read_events_json(thread_id=thread.id))
     assert page["events"][3]["payload"] == value
+    assert [one.text for one in bot.history(thread_id=thread.id).messages[:2]] == [nul, nul]
+    seeded = bot.seed_thread(subject="s", key="k", messages=[{"role": "user", "text": nul}])
+    assert bot.history(thread_id=seeded.id).messages[0].text == nul
+    with pytest.raises(ValidationFailed):
+        bot.compact(thread_id=seeded.id, from_seq=1, to_seq=1, summary=nul, expected_head=1)
     for field in ("title", "key"):
         with pytest.raises(ValidationFailed):
             me.create_thread(**{field: nul})
