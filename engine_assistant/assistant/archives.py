@@ -1,7 +1,7 @@
 """Archives through the synchronous front door: threads given out as lines, and taken in."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 
 import sqlalchemy as sa
@@ -25,12 +25,12 @@ class Archives:
     engine: sa.Engine
     _settings: Settings
 
-    def export_thread(self, caller: Caller, *, thread_id: str) -> Iterator[bytes]:
+    def export_thread(self, caller: Caller, *, thread_id: str) -> Generator[bytes, None, None]:
         """Give a thread's archive line by line, all of it as it stood at one moment.
 
         The same thread, unchanged, gives the same bytes, on either database. Nothing is asked
         before the first line is taken, so that is where it raises. Whoever gives up early closes
-        the iterator; without its last line an archive is refused everywhere.
+        it; without its last line an archive is refused everywhere.
 
         Args:
             caller: the owner, an auditor, or a system principal with `run`.
@@ -44,7 +44,7 @@ class Archives:
         with translated(), reading_engine(self.engine).connect() as connection:
             yield from export_thread(self._settings.context(connection, caller), thread_id)
 
-    def export_subject(self, caller: Caller, *, subject: str) -> Iterator[bytes]:
+    def export_subject(self, caller: Caller, *, subject: str) -> Generator[bytes, None, None]:
         """Give the archives of every thread that a person owns, one after the other.
 
         Each is of one moment of its own. What the person wrote or decided in threads of others is
@@ -91,7 +91,7 @@ class Archives:
 
     def import_threads(
         self, caller: Caller, lines: Iterable[bytes], *, cancel_open: bool = False
-    ) -> Iterator[Imported | Refused]:
+    ) -> Generator[Imported | Refused, None, None]:
         """Bring in every thread of a file, each in a transaction of its own, as it is read.
 
         A file of `export_subject`, or any archives one after the other. A thread that is refused

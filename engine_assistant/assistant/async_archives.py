@@ -1,7 +1,14 @@
 """Archives through the asynchronous front door: the same bodies, run by `run_sync`."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+)
 from contextlib import closing
 from itertools import islice
 from typing import Final
@@ -31,11 +38,11 @@ class AsyncArchives:
     engine: AsyncEngine
     _settings: Settings
 
-    def export_thread(self, caller: Caller, *, thread_id: str) -> AsyncIterator[bytes]:
+    def export_thread(self, caller: Caller, *, thread_id: str) -> AsyncGenerator[bytes, None]:
         """See `Archives.export_thread`."""
         return self._export(caller, lambda context: export_thread(context, thread_id))
 
-    def export_subject(self, caller: Caller, *, subject: str) -> AsyncIterator[bytes]:
+    def export_subject(self, caller: Caller, *, subject: str) -> AsyncGenerator[bytes, None]:
         """See `Archives.export_subject`."""
         return self._export(caller, lambda context: export_subject(context, subject))
 
@@ -59,7 +66,7 @@ class AsyncArchives:
         lines: Iterable[bytes] | AsyncIterable[bytes],
         *,
         cancel_open: bool = False,
-    ) -> AsyncIterator[Imported | Refused]:
+    ) -> AsyncGenerator[Imported | Refused, None]:
         """See `Archives.import_threads`."""
         admit(caller)
         with closing(Unpacking()) as unpacking:
@@ -78,7 +85,7 @@ class AsyncArchives:
 
     async def _export(
         self, caller: Caller, lines_of: Callable[[Context], Generator[bytes, None, None]]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         with translated():
             async with reading_engine(self.engine).connect() as connection:
                 lines = await connection.run_sync(

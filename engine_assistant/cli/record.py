@@ -1,5 +1,7 @@
 """The commands that look at a record and act on it. With `--json`: one object a line."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,8 +20,9 @@ Why = Annotated[str | None, typer.Option(help="Recorded with the decision.", sho
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands in the order in which the help shows them."""
-    for command in (threads, show, tail, approvals, approve, deny, runs, relay, doctor):
+    for command in (threads, show, tail, approvals, approve, deny, runs, relay, doctor, export):
         app.command(epilog=HELP)(command)
+    app.command("import", epilog=HELP)(import_)
 
 
 def threads(
@@ -162,3 +165,86 @@ def doctor(
     from engine_assistant.cli.doctor import doctor as body
 
     end(lambda screen: body(screen, database, tenant=tenant, thread_id=thread), json=json)
+
+
+def export(
+    *,
+    thread: Annotated[
+        str | None,
+        typer.Argument(metavar="THREAD", help="The id of a thread.", show_default=False),
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERSON", help="All that this person owns instead.", show_default=False
+        ),
+    ] = None,
+    tenant: Tenant = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            help="Where to.",
+            show_default="standard output",
+        ),
+    ] = None,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Write a thread, or all of a person's, as an archive that `import` takes.
+
+    The archive is JSON Lines, and holds everything that was said. Without -o it goes to standard
+    output, and what is told, also with --json, to standard error. A file is there when it is whole.
+    """
+    from engine_assistant.cli.archive import export as archive
+
+    if (thread is None) == (subject is None):
+        raise typer.BadParameter("Give a THREAD, or a person with --subject.")
+    if subject is not None and tenant is None:
+        raise typer.BadParameter("Name the person's tenant with --tenant.")
+    if output is None and sys.stdout.isatty():
+        # It may hold what steers a terminal, and is not to be changed.
+        raise typer.BadParameter("An archive is not for a terminal. Give -o FILE, or a pipe.")
+    wanted = archive.Wanted(thread, subject, tenant, output)
+    end(lambda screen: archive.export(screen, database, wanted), json=json)
+
+
+def import_(
+    *,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            dir_okay=False,
+            readable=True,
+            show_default=False,
+            help="Archives; - is standard input.",
+        ),
+    ],
+    tenant: Annotated[str, typer.Option(help="Whose data it becomes.")],
+    cancel_open: Annotated[
+        bool,
+        typer.Option("--cancel-open", help="End what is not over in them, instead of refusing it."),
+    ] = False,
+    database: Database = DEFAULT,
+    json: Json = False,
+) -> None:
+    """Bring in every thread of archives, each whole or not at all.
+
+    A thread that is refused is told on standard error, and the others go on. Run again, it leaves
+    alone what is in. Makes the tables when there are none.
+    """
+    from engine_assistant.cli.archive import importing as archive
+
+    for path in files:
+        if str(path) != "-" and not path.exists():
+            raise typer.BadParameter(f"There is no file {path}.")
+    order = archive.Order(tuple(files), tenant, cancel_open)
+    end(
+        lambda screen: archive.bring_in(screen, database, order),
+        json=json,
+        stopped="Stopped. Run the same command again: it continues where it was.",
+    )

@@ -35,6 +35,7 @@ class Screen:
         self.json = json
         self.out = Console(highlight=False, soft_wrap=True)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._scripts = sys.stdout
 
     @property
     def interactive(self) -> bool:
@@ -46,6 +47,10 @@ class Screen:
         """Columns that a paragraph or a frame may take."""
         return min(self.out.width, _WIDEST)
 
+    def step_aside(self) -> None:
+        """Leave standard output to what was asked for: what is told goes to standard error."""
+        self.out, self._scripts = self.err, sys.stderr
+
     def say(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
         """Print a line for people."""
         if not self.json:
@@ -53,7 +58,7 @@ class Screen:
 
     def data(self, value: Mapping[str, object]) -> None:
         """Print a JSON object for scripts, in ASCII, on one line."""
-        sys.stdout.write(json_module.dumps(value) + "\n")
+        self._scripts.write(json_module.dumps(value) + "\n")
 
     def error(self, text: str) -> None:
         """Print one line on standard error."""
