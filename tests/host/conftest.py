@@ -3,7 +3,12 @@
 from importlib.util import find_spec
 
 _NEEDS = {
-    "pydantic_ai": ["test_faults.py", "test_recorded.py", "test_requests.py"],
+    "pydantic_ai": [
+        "test_assistant_providers.py",
+        "test_faults.py",
+        "test_recorded.py",
+        "test_requests.py",
+    ],
     "fastmcp": ["test_mcp.py"],
 }
 collect_ignore = [
