@@ -1,10 +1,10 @@
 """Floor 4: the conversation loop over real models, and the host that runs turns with it.
 
 `run_conversation` and `stream_conversation` carry one conversation on; they need no database.
-`AssistantHost` carries a thread's turn on, with the record as its memory. `tool` and `ToolRegistry`
-make functions into what a model may ask for. The models of large providers are in
-`engine_assistant.host.pydantic_ai`, the tools of MCP servers in `engine_assistant.host.mcp`; each
-needs an extra and is imported by its own name.
+`AssistantHost` carries a thread's turn on, with the record as its memory; a `Service` does so for
+every turn that nobody runs. `tool` and `ToolRegistry` make functions into what a model may ask for.
+The models of large providers are in `engine_assistant.host.pydantic_ai`, the tools of MCP servers
+in `engine_assistant.host.mcp`; each needs an extra and is imported by its own name.
 """
 
 from engine_assistant.host.conversation import MAX_STEPS, Conversation, Outcome, Status, System
@@ -26,6 +26,7 @@ from engine_assistant.host.execution import (
     ToolReturned,
     Tools,
 )
+from engine_assistant.host.health import serve_health
 from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.loop import run_conversation
 from engine_assistant.host.messages import (
@@ -55,6 +56,7 @@ from engine_assistant.host.model import (
     Usage,
 )
 from engine_assistant.host.registry import Card, PreparedCall, ToolRefused, ToolRegistry
+from engine_assistant.host.serving import Health, Service
 from engine_assistant.host.signature import CallId, ToolContext
 from engine_assistant.host.stream import (
     ConversationEvent,
@@ -93,6 +95,7 @@ __all__ = [
     "Data",
     "Done",
     "Ended",
+    "Health",
     "Hooks",
     "HostEvent",
     "InvalidResponse",
@@ -110,6 +113,7 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "ResponseNotComplete",
+    "Service",
     "Status",
     "Step",
     "StopReason",
@@ -137,6 +141,7 @@ __all__ = [
     "UserMessage",
     "open_calls",
     "run_conversation",
+    "serve_health",
     "stream_conversation",
     "tool",
 ]
