@@ -8,8 +8,9 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -59,6 +60,7 @@ class PostgresServer:
     pid: int | None = None
     _child: Child | None = field(default=None, repr=False)
     _folder: Folder | None = field(default=None, repr=False)
+    _again: Callable[[], Child] | None = field(default=None, repr=False)
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +94,20 @@ class PostgresServer:
             self._child.stop()
         if self._folder is not None:
             self._folder.remove()
+
+    def crash(self) -> None:
+        """Stop it hard, in the middle of whatever it does, and start it on the same files again.
+
+        Raises:
+            RuntimeError: it is not ours, or it does not come up.
+        """
+        if self._child is None or self._again is None:
+            raise RuntimeError("only a server that was started here can be crashed")
+        # "immediate": nothing is finished, nothing is written down, everybody is cut off.
+        self._child.process.send_signal(signal.SIGQUIT)
+        self._child.process.wait(60)
+        self._child = self._again()
+        self.pid = self._child.process.pid
 
     def _execute(self, words: sql.Composed) -> None:
         with psycopg.connect(libpq(self.url), autocommit=True) as connection:
@@ -138,19 +154,24 @@ def _start_in(
     Child.start([binaries / "initdb", "-D", data, *form], user, log, env).wait(120)
     options = [f"-c{name}={value}" for name, value in settings.items()]
     options.append(f"-cunix_socket_directories={folder.path}")
-    child = Child.start([binaries / "postgres", "-D", data, *options], user, log, env)
     url = URL.create(
         "postgresql+psycopg",
         username="postgres",
         database="postgres",
         query={"host": str(folder.path)},
     )
-    try:
-        child.wait_until(lambda: _answers(url))
-    except BaseException:
-        child.stop()
-        raise
-    return _with_version(PostgresServer(url, 0, child.process.pid, child, folder))
+
+    def run() -> Child:
+        child = Child.start([binaries / "postgres", "-D", data, *options], user, log, env)
+        try:
+            child.wait_until(lambda: _answers(url))
+        except BaseException:
+            child.stop()
+            raise
+        return child
+
+    child = run()
+    return _with_version(PostgresServer(url, 0, child.process.pid, child, folder, run))
 
 
 def _answers(url: URL) -> bool:
