@@ -20,6 +20,7 @@ __all__ = [
     "ToolProgress",
     "ToolReturned",
     "Tools",
+    "fitting",
     "result_of",
 ]
 
@@ -48,8 +49,8 @@ class ToolFailed:
 
     def __post_init__(self) -> None:
         """Make it fit, whoever wrote it: the result of a call must never be lost to its length."""
-        object.__setattr__(self, "code", _fitting(self.code, LIMITS.id_bytes))
-        object.__setattr__(self, "message", _fitting(self.message, LIMITS.reason_bytes))
+        object.__setattr__(self, "code", fitting(self.code, LIMITS.id_bytes))
+        object.__setattr__(self, "message", fitting(self.message, LIMITS.reason_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def result_of(call: ToolCall, outcome: ToolReturned | ToolFailed) -> ToolResult:
     return ToolResult(call.call_id, told, is_error=True)
 
 
-def _fitting(text: str, most: int) -> str:
+def fitting(text: str, most: int) -> str:
+    """Return a text as a column holds it: at most so many bytes, no NUL, not empty."""
     whole = text.replace("\0", "").encode(errors="replace")
     return whole[:most].decode(errors="ignore") or "unknown"

@@ -320,19 +320,23 @@ async def test_stop_lets_the_tool_that_runs_finish_and_runs_no_other(database_ur
 @pytest.mark.guarantee("G-HOST-55")
 @in_loop
 async def test_stop_pressed_twice_ends_a_turn_whose_tool_does_not_finish(database_url: str) -> None:
-    clock = Clock()
+    clock, swallowed = Clock(), []
 
     @tool(effect="write", approval="never")
     async def wait(context: ToolContext) -> None:
         await one.me.interrupt_turn(thread_id=one.thread_id)
         clock.forward(11)
         assert (await one.me.interrupt_turn(thread_id=one.thread_id)).ended
-        await context.report("still at it")
+        try:
+            await context.report("still at it")
+        except Exception:  # noqa: BLE001 - as tools do; that the lease is lost is no failure of it
+            swallowed.append("the loss")
 
     async with scene(database_url, clock=clock) as one:
         await one.say()
         host = one.host(answer(ToolCall("wait", {})), tools=[wait], stale_after=LONG)
-        assert (await host.run_turn(one.thread_id)).ended is Ended.LOST
+        report = await host.run_turn(one.thread_id)
+        assert (report.ended, report.unsettled, swallowed) == (Ended.LOST, (), [])
         (call,) = (await one.bot.list_calls(thread_id=one.thread_id)).items
         assert (call.state, await one.turn_state()) == ("unknown", "idle")
         await one.healthy()

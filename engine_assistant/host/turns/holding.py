@@ -8,9 +8,9 @@ lost its lease stops wherever it is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Final, TypedDict, TypeVar
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final, Self, TypedDict, TypeVar
 
 from engine_assistant import (
     AsyncOperations,
@@ -23,7 +23,7 @@ from engine_assistant import (
 from engine_assistant.model.ids import new_id
 from engine_assistant.model.views import Lease
 
-__all__ = ["Holding", "Key", "LeaseLost", "hold"]
+__all__ = ["Holding", "Key", "LeaseLost", "take"]
 
 T = TypeVar("T")
 
@@ -37,8 +37,12 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 
 
-class LeaseLost(Exception):
-    """This run does not hold its lease any more, or cannot know that it does. Write nothing."""
+class LeaseLost(BaseException):
+    """This run does not hold its lease any more, or cannot know that it does. Write nothing.
+
+    Like a cancellation it is no `Exception`: a tool or a hook that catches its own failures must
+    not take this for one of them.
+    """
 
 
 class Key(TypedDict):
@@ -50,7 +54,10 @@ class Key(TypedDict):
 
 
 class Holding:
-    """One holding of a lease. `hold` makes it.
+    """One holding of a lease, kept while it is entered. `take` makes it.
+
+    What runs inside is cancelled when the lease is lost, and `LeaseLost` is raised in its place.
+    Who leaves without having given the lease up leaves it to run out.
 
     Attributes:
         ops: the record, for the caller whose lease it is.
@@ -59,18 +66,40 @@ class Holding:
     """
 
     def __init__(
-        self, ops: AsyncOperations, lease: Lease, deadline: asyncio.Timeout, stale_after: float
+        self, ops: AsyncOperations, lease: Lease, began: float, stale_after: float
     ) -> None:
         self.ops = ops
         self.key = Key(thread_id=lease.thread_id, run_id=lease.run_id, fence=lease.fence)
         self.interrupt = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
-        self._deadline = deadline
+        self._deadline = asyncio.timeout_at(began + stale_after)
         self._stale_after = stale_after
         self._beating = asyncio.Lock()
         self._why: Exception | None = None
         self._lost = False
         self._over = False
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._deadline.__aenter__()
+        self._keeper = asyncio.create_task(self._keep())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            # First, so that it cancels nobody who waits here.
+            await self._deadline.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise LeaseLost from None
+        finally:
+            if self._keeper is not None:
+                self._keeper.cancel()
+                await asyncio.wait({self._keeper})
 
     @property
     def lost(self) -> bool:
@@ -145,8 +174,8 @@ class Holding:
             await write()
             self._over = True
 
-    async def keep(self) -> None:
-        """Beat whenever no other write has renewed the lease for a while. A task of its own."""
+    async def _keep(self) -> None:
+        """Beat whenever no other write has renewed the lease for a while."""
         every = self._stale_after / _BEATS
         try:
             while not self._over:
@@ -173,34 +202,15 @@ class Holding:
             self._why = why or self._why
             if not self._deadline.expired():
                 self._deadline.reschedule(self._clock())
-        return LeaseLost("This run does not hold its lease any more.")
+        return LeaseLost()
 
 
-@asynccontextmanager
-async def hold(
-    ops: AsyncOperations, thread_id: str, *, stale_after: float
-) -> AsyncIterator[Holding]:
-    """Take the lease of a thread's turn, and keep it for as long as the block runs.
-
-    Whoever leaves the block without giving the lease up leaves it to run out.
+async def take(ops: AsyncOperations, thread_id: str, *, stale_after: float) -> Holding:
+    """Take the lease of a thread's turn.
 
     Raises:
-        AssistantError: the record refused to give it.
-        LeaseLost: it was lost, and what the block was doing was cancelled.
+        AssistantError: the record does not give it.
     """
     began = asyncio.get_running_loop().time()
     lease = await ops.acquire_run(thread_id=thread_id, run_id=new_id(), stale_after=stale_after)
-    deadline = asyncio.timeout_at(began + stale_after)
-    try:
-        async with deadline:
-            holding = Holding(ops, lease, deadline, stale_after)
-            keeper = asyncio.create_task(holding.keep())
-            try:
-                yield holding
-            finally:
-                keeper.cancel()
-                await asyncio.wait({keeper})
-    except TimeoutError:
-        if not deadline.expired():
-            raise
-        raise LeaseLost("This run does not hold its lease any more.") from None
+    return Holding(ops, lease, began, stale_after)

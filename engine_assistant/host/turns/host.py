@@ -9,7 +9,7 @@ from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.model import Model
 from engine_assistant.host.registry import ToolRegistry
 from engine_assistant.host.turns.gate import Approvals, Ready, owner_within_a_day
-from engine_assistant.host.turns.holding import LeaseLost, hold
+from engine_assistant.host.turns.holding import LeaseLost, take
 from engine_assistant.host.turns.report import Ended, TurnReport
 from engine_assistant.host.turns.turn import Turn
 from engine_assistant.host.turns.writing import Batching
@@ -17,7 +17,7 @@ from engine_assistant.host.turns.writing import Batching
 __all__ = ["AssistantHost"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AssistantHost:
     """Runs turns of one tenant's threads, against the record.
 
@@ -41,6 +41,9 @@ class AssistantHost:
         stale_after: seconds after which another run may take over from one that is silent.
         batching: how long deltas may be held back.
         show_reasoning: write the model's reasoning into the log, as far as its provider tells.
+
+    Raises:
+        ValueError: it can never work.
     """
 
     assistant: AsyncAssistant
@@ -58,6 +61,11 @@ class AssistantHost:
     batching: Batching = field(default_factory=Batching)
     show_reasoning: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what would break every turn."""
+        if type(self.max_steps) is not int or self.max_steps < 1:
+            raise ValueError("a host: max_steps must be an int of at least 1")
+
     async def run_turn(self, thread_id: str) -> TurnReport:
         """Take the lease of a thread's turn and carry the turn on until it rests.
 
@@ -71,12 +79,10 @@ class AssistantHost:
             AssistantError: the lease could not be taken, for another reason.
         """
         ops = self.assistant.acting_as(self.caller)
-        turn: Turn | None = None
+        holding = await take(ops, thread_id, stale_after=self.stale_after)
+        turn = Turn(self, holding)
         try:
-            async with hold(ops, thread_id, stale_after=self.stale_after) as holding:
-                turn = Turn(self, holding)
+            async with holding:
                 return await turn.run()
         except LeaseLost:
-            if turn is None:
-                raise
             return turn.report(Ended.LOST)

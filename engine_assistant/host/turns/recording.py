@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from engine_assistant import Limits
-from engine_assistant.host.execution import HostEvent, Step, ToolFailed, ToolReturned
+from engine_assistant.host.execution import HostEvent, Step, ToolFailed, ToolReturned, fitting
 from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.messages import (
     AssistantMessage,
@@ -202,9 +202,8 @@ class Recording(Hooks):
 
 
 def _label(reason: str | None) -> str | None:
-    """Return why the model stopped, if the record can hold it."""
-    fits = reason and reason.isprintable() and len(reason.encode()) <= LIMITS.id_bytes
-    return reason if fits else None
+    """Return why the model stopped, as the record holds it."""
+    return fitting(reason, LIMITS.id_bytes) if reason else None
 
 
 def _result(call: ToolCall, outcome: ToolReturned | ToolFailed) -> Known:

@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import Final
 
 from engine_assistant import AssistantError, Retry
-from engine_assistant.host.execution import ToolFailed, ToolReturned
+from engine_assistant.host.execution import ToolFailed, ToolReturned, fitting
 from engine_assistant.model.events import TurnError
+from engine_assistant.model.limits import LIMITS
 
 __all__ = ["Ended", "TurnReport", "Unsettled", "told"]
 
@@ -70,5 +71,9 @@ def told(error: Exception) -> TurnError:
     secrets, and goes to the log of the process alone.
     """
     if isinstance(error, AssistantError):
-        return TurnError(code=error.code, message=error.message, retryable=error.retry is Retry.NOW)
+        return TurnError(
+            code=fitting(error.code, LIMITS.id_bytes),
+            message=fitting(error.message, LIMITS.reason_bytes),
+            retryable=error.retry is Retry.NOW,
+        )
     return TurnError(code=_FAILED, message="The assistant broke down.")

@@ -1,6 +1,6 @@
 """One run of one turn, from the lease to the rest. Read this first.
 
-    hold     the lease is taken, and kept by a task of its own          holding
+    take     the lease, which a task of its own keeps from here on      holding
     look     the history, the calls that were left, the private part     past, private
     converse the loop asks the model and runs what it asks for
                what it says is written in small batches                  recording, writing
@@ -71,8 +71,6 @@ class Turn:
         except NotReady as error:
             await self._leave()
             return self.report(Ended.RELEASED, error)
-        except LeaseLost:
-            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn comes to rest
             if not isinstance(error, AssistantError):
                 _LOG.exception("The turn of thread %s broke.", self._thread_id)
