@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from engine_assistant.cli import record
+from engine_assistant.cli import hosting, record
 from engine_assistant.cli.exits import HELP, ExitCode, end
 from engine_assistant.cli.options import DEFAULT, Database, Json
 from engine_assistant.cli.screen import Screen
@@ -160,4 +160,5 @@ def _look(command: str, database: str, *, json: bool) -> None:
     end(body, json=json)
 
 
+hosting.add_to(app)
 record.add_to(app)

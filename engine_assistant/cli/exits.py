@@ -15,7 +15,7 @@ __all__ = ["HELP", "ExitCode", "end"]
 
 
 # A wrong value of these is wrong usage; of others, what the engine refused.
-_OPTIONS: Final = ("database", "to")
+_OPTIONS: Final = ("database", "to", "model", "tools")
 
 
 class ExitCode(IntEnum):
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 HELP: Final = (
     "Exit codes: 0 all good; 1 something failed or was refused; 2 wrong usage;"
-    " 3 the database, or a package it needs, is not there; 130 stopped by Ctrl-C."
+    " 3 the database, a package or a key that it needs is not there; 130 stopped by Ctrl-C."
 )
 
 

@@ -1,0 +1,122 @@
+"""`engine-assistant host`: a process that runs the turns of every tenant."""
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from signal import SIGINT, SIGTERM
+
+from engine_assistant import (
+    RUN,
+    AssistantError,
+    AsyncAssistant,
+    Caller,
+    Runnable,
+    ValidationFailed,
+    migrate,
+)
+from engine_assistant.cli.answering import Answering, answering
+from engine_assistant.cli.database import shown
+from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.look import looked_at
+from engine_assistant.cli.screen import Screen, printable
+from engine_assistant.host import AssistantHost, Service, TurnReport, serve_health
+
+__all__ = ["Order", "serve"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the command was told. Times are seconds."""
+
+    model: str
+    tools: str | None
+    system: str | None
+    concurrency: int
+    every: float
+    stale_after: float
+    grace: float
+    health: int | None
+
+
+def serve(screen: Screen, url: str, order: Order) -> ExitCode:
+    """Run turns until it is told to stop and those that run have come to rest."""
+    using = answering(order.model, order.tools)
+    with looked_at(url) as assistant, assistant.engine.connect() as connection:
+        migrate.check(connection)
+    return asyncio.run(_serve(screen, url, order, using))
+
+
+async def _serve(screen: Screen, url: str, order: Order, using: Answering) -> ExitCode:
+    async with AsyncExitStack() as stack:
+        assistant = AsyncAssistant.from_url(url)
+        stack.push_async_callback(assistant.engine.dispose)
+        host = AssistantHost(
+            assistant=assistant,
+            # The service takes the tenant of each thread.
+            caller=Caller(
+                tenant="every", principal="sys_assistant", permissions={RUN}, system=True
+            ),
+            model=using.model,
+            tools=using.tools,
+            system=order.system,
+            stale_after=order.stale_after,
+        )
+        service = Service(
+            host,
+            concurrency=order.concurrency,
+            every=order.every,
+            longest_pause=max(60.0, order.every),
+            grace=order.grace,
+            on_report=lambda one, report: _tell(screen, one, report),
+        )
+        port = None
+        if order.health is not None:
+            try:
+                port = await stack.enter_async_context(serve_health(service, order.health))
+            except OSError:
+                raise ValidationFailed(
+                    f"The port {order.health} cannot be had.", path="health"
+                ) from None
+        _begin(screen, url, order, using, port)
+        await service.run(stop_on=(SIGTERM, SIGINT))
+        health = service.health
+    if screen.json:
+        screen.data({"ok": True, "picked_up": health.picked_up, "failed": health.failed})
+    else:
+        screen.say(f"Stopped. Turns run: {health.picked_up}, of which failed: {health.failed}.")
+    return ExitCode.GOOD
+
+
+def _begin(screen: Screen, url: str, order: Order, using: Answering, port: int | None) -> None:
+    if screen.json:
+        screen.data({"serving": shown(url), "model": using.name, "health_port": port})
+    else:
+        most = order.concurrency
+        screen.say(f"Serving {shown(url)} with {printable(using.name)}, {most} at a time.")
+        if port is not None:
+            screen.say(f"Health: http://127.0.0.1:{port}/health")
+        screen.say("Ctrl-C lets what runs come to rest; a second one does not wait.", "dim")
+    sys.stdout.flush()
+
+
+def _tell(screen: Screen, one: Runnable, report: TurnReport) -> None:
+    error = report.error
+    code = error.code if isinstance(error, AssistantError) else type(error).__name__
+    if screen.json:
+        screen.data(
+            {
+                "tenant": one.tenant,
+                "thread_id": one.thread_id,
+                "turn": one.turn,
+                "fence": report.fence,
+                "ended": report.ended.value,
+                "error": None if error is None else code,
+            }
+        )
+    else:
+        why = "" if error is None else f" ({code})"
+        screen.say(
+            f"{printable(one.tenant)} {one.thread_id}  turn {one.turn}  {report.ended.value}{why}"
+        )
+    sys.stdout.flush()
