@@ -1,10 +1,11 @@
 """What docs/host.md shows is run, and what it says in tables is compared with the code."""
 
 import re
+from dataclasses import fields
 
 import pytest
 
-from engine_assistant.host import Status
+from engine_assistant.host import AssistantHost, Batching, Ended, Status
 from engine_assistant.model.events import TurnFinish
 from tests.rig.guest import python
 from tests.rig.pages import ROOT, run_snippets, snippets
@@ -13,9 +14,24 @@ PAGE = ROOT / "docs" / "host.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_the_snippets_run_in_their_order() -> None:
-    assert len(snippets(PAGE)) == 5
-    run_snippets(PAGE, "no database")
+def test_the_snippets_run_in_their_order(empty_database_url: str) -> None:
+    assert len(snippets(PAGE)) == 6
+    run_snippets(PAGE, empty_database_url)
+
+
+def test_the_table_of_what_a_host_is_given_is_that_of_the_code() -> None:
+    _, table = TEXT.split("| given | what it is for |\n|---|---|\n")
+    cells = [line.split("|")[1] for line in table.split("\n\n")[0].splitlines()]
+    said = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert said == [field.name for field in fields(AssistantHost)]
+    assert f"`{Batching()!r}`" in table
+
+
+def test_the_table_of_how_runs_end_is_that_of_the_code() -> None:
+    _, table = TEXT.split("| `report.ended` | what happened |\n|---|---|\n")
+    cells = [line.split("|")[1] for line in table.split("\n\n")[0].splitlines()]
+    said = [word for cell in cells for word in re.findall(r"`([a-z-]+)`", cell)]
+    assert sorted(said) == sorted(ended.value for ended in Ended)
 
 
 def test_the_statuses_are_those_of_the_code_and_reasons_of_a_turn_finish() -> None:
