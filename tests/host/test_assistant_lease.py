@@ -9,15 +9,18 @@ import sqlalchemy as sa
 
 from engine_assistant import Assistant, AsyncAssistant, Conflict, ConflictReason, make_async_engine
 from engine_assistant.host import (
+    Ask,
     Batching,
     Ended,
     Hooks,
+    PreparedCall,
     ToolCall,
     ToolCallStarted,
     ToolContext,
     TurnReport,
     tool,
 )
+from engine_assistant.model.views import Thread
 from engine_assistant.testing.clock import Clock
 from engine_assistant.testing.races import Barrier
 from engine_assistant.testing.replay import answer
@@ -431,3 +434,35 @@ async def test_a_message_that_was_taken_in_is_told_though_the_answer_was_lost(
         _, second = one.replays[-1].requests("model")
         assert (wire.cuts, second.messages[-1].text) == (1, "In euros, please")
         assert (await one.types()).count("user-message") == 2
+
+
+@pytest.mark.guarantee("G-HOST-56")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@in_loop
+async def test_people_are_asked_once_and_a_call_is_claimed_once_though_the_answers_were_lost(
+    postgres_url: str, wire: Wire, after: bool
+) -> None:
+    done: list[object] = []
+
+    async def asked(call: PreparedCall, thread: Thread) -> Ask:
+        wire.cut(COMMIT, after=after)
+        return Ask()
+
+    async def ready(call: PreparedCall) -> None:
+        wire.cut(COMMIT, after=after)
+
+    async with scene(postgres_url) as one:
+        await one.say()
+        wired = AsyncAssistant(make_async_engine(wire.url))
+        given = {"assistant": wired, "tools": [refunding(done)], "stale_after": LONG}
+        host = one.host(answer(ToolCall("refund", {"order": 7})), approvals=asked, **given)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.AWAITING_APPROVAL
+        (card,) = await one.cards()
+        await one.decide(card, approved=True)
+        host = one.host(answer("Done."), ready=ready, **given)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        await wired.engine.dispose()
+        types = await one.types()
+        assert (wire.cuts, len(done)) == (2, 1)
+        assert types.count("approval-request") == types.count("execution-claimed") == 1
+        await one.healthy()
