@@ -28,8 +28,13 @@ WORDS = {"type": "text-delta", "text": "hm"}
 C = "c1"
 
 
-def _send(stage: Stage, *, supersede: bool = False) -> None:
-    stage.owner.send_message(thread_id=stage.thread_id, text="and?", supersede_approvals=supersede)
+def _send(stage: Stage, when_busy: str = "refuse", *, supersede: bool = False) -> None:
+    stage.owner.send_message(
+        thread_id=stage.thread_id,
+        text="and?",
+        supersede_approvals=supersede,
+        when_busy=when_busy,
+    )
 
 
 def _wait(stage: Stage, expires_in: float = LONG) -> Stage:
@@ -75,12 +80,17 @@ PLACES: Mapping[str, Callable[[Stage], Stage]] = {
 ACTS: Mapping[str, Act] = {
     "send": _send,
     "supersede": lambda s: _send(s, supersede=True),
+    "queue": lambda s: _send(s, "queue"),
+    "steer": lambda s: _send(s, "steer"),
+    "break in": lambda s: _send(s, "interrupt"),
     "interrupt": lambda s: s.owner.interrupt_turn(thread_id=s.thread_id),
     "close": _close,
     "another": lambda s: s.bot.acquire_run(thread_id=s.thread_id, run_id="run-2"),
     "again": lambda s: s.bot.acquire_run(thread_id=s.thread_id, run_id="run-1"),
+    "give up": lambda s: s.bot.abandon_turn(thread_id=s.thread_id, reason="gone"),
     "renew": lambda s: s.renew(),
     "beat": lambda s: s.bot.beat_run(**s.held),
+    "take": lambda s: s.bot.take_inputs(**s.held),
     "plain": lambda s: s.append(WORDS),
     "input": lambda s: s.append(WORDS, proposal("c2")),
     "output": lambda s: s.append(output(C)),
@@ -124,13 +134,29 @@ waiting, lapsed, held | open          | awaiting      | no_turn_open  | no_turn_
 closed                | thread_closed | thread_closed | thread_closed | thread_closed | thread_closed | thread_closed | thread_closed | thread_closed
 """)  # noqa: E501 - a table is read across
 
+WAITS = read_table("""
+place                 | queue         | steer         | break in      | give up         | take
+idle, finished        | open          | open          | open          | no_turn_open    | run_fenced
+idle, broken          | open          | open          | open          | no_turn_open    | run_fenced
+open                  | open          | open          | open          | run_in_progress | open
+open, lease over      | open          | open          | open          | idle            | open
+open, no run yet      | open          | open          | open          | idle            | run_fenced
+open, released        | open          | open          | open          | idle            | run_fenced
+waiting               | awaiting      | awaiting      | open          | idle            | run_fenced
+waiting, held         | awaiting      | awaiting      | open          | run_in_progress | no_turn_open
+waiting, lease over   | awaiting      | awaiting      | open          | idle            | no_turn_open
+waiting, lapsed       | open          | open          | open          | idle            | run_fenced
+waiting, lapsed, held | open          | open          | open          | run_in_progress | no_turn_open
+closed                | thread_closed | thread_closed | thread_closed | thread_closed   | thread_closed
+""")  # noqa: E501 - a table is read across
+
 
 @pytest.mark.guarantee("G-MACH-10")
 @pytest.mark.parametrize("place", PLACES)
 def test_in_every_state_of_a_turn_each_operation_does_what_the_table_says(
     engine: Engine, place: str
 ) -> None:
-    cells = {**PEOPLE[place], **RUNS[place]}
+    cells = {**PEOPLE[place], **RUNS[place], **WAITS[place]}
     assert set(cells) == set(ACTS)
     refused = {act: cell for act, cell in cells.items() if "_" in cell}
     stage = PLACES[place](Stage(engine))

@@ -12,24 +12,28 @@ from engine_assistant import Raced
 from engine_assistant.model.machines import (
     ApprovalState,
     CallState,
+    InputState,
     RunState,
     ThreadStatus,
     TurnState,
 )
-from engine_assistant.operations import approvals, calls, events, messages, runs, threads
+from engine_assistant.operations import approvals, calls, events, inputs, messages, runs, threads
 from engine_assistant.store import postgres, tables
 from tests.rig.duels import Arena, Gate, Outcome
 from tests.rig.races import Worker
 from tests.rig.sides import (
     Scene,
     Side,
+    abandon,
     acquire,
     append,
     ask,
     beat,
+    cancel,
     claim,
     close,
     decide,
+    edit,
     failure,
     finish,
     interrupt,
@@ -37,6 +41,7 @@ from tests.rig.sides import (
     proposal,
     release,
     send,
+    take,
     words,
 )
 
@@ -125,6 +130,60 @@ def _r32(arena: Arena) -> Sides:
     return scene.thread_id, append(scene, finish()), ask(scene)
 
 
+def _r38(arena: Arena) -> Sides:
+    scene = arena.running()
+    same = send(scene.thread_id, "again", key="k", when_busy="queue")
+    return scene.thread_id, same, same
+
+
+def _r40_edited(arena: Arena) -> Sides:
+    scene, (input_id,) = arena.lined_up("next")
+    return scene.thread_id, append(scene, finish()), edit(scene.thread_id, input_id)
+
+
+def _r40_opened(arena: Arena) -> Sides:
+    scene, (input_id,) = arena.lined_up("next")
+    return scene.thread_id, edit(scene.thread_id, input_id), append(scene, finish())
+
+
+def _r41(arena: Arena) -> Sides:
+    scene = arena.running()
+    waits = send(scene.thread_id, "next", when_busy="queue")
+    return scene.thread_id, append(scene, finish()), waits
+
+
+def _r42(arena: Arena) -> Sides:
+    scene, _ = arena.lined_up("ordinary")
+    urgent = send(scene.thread_id, "urgent", when_busy="queue", priority="next")
+    return scene.thread_id, append(scene, finish()), urgent
+
+
+def _r44(arena: Arena) -> Sides:
+    scene = arena.running()
+    return scene.thread_id, append(scene, finish()), abandon(scene.thread_id, fence=scene.fence)
+
+
+def _r45_taken(arena: Arena) -> Sides:
+    scene, (input_id,) = arena.lined_up("left", when_busy="steer")
+    return scene.thread_id, cancel(scene.thread_id, input_id), take(scene)
+
+
+def _r45_cancelled(arena: Arena) -> Sides:
+    scene, (input_id,) = arena.lined_up("left", when_busy="steer")
+    return scene.thread_id, take(scene), cancel(scene.thread_id, input_id)
+
+
+def _r46(arena: Arena) -> Sides:
+    scene, _ = arena.lined_up("next")
+    return scene.thread_id, interrupt(scene.thread_id), append(scene, finish())
+
+
+def _r47(arena: Arena) -> Sides:
+    scene = arena.running()
+    gone = abandon(scene.thread_id, fence=scene.fence)
+    return scene.thread_id, gone, append(scene, proposal("c2"))
+
+
 def _stop_button(arena: Arena) -> Sides:
     scene = arena.running()
     return scene.thread_id, interrupt(scene.thread_id), append(scene, finish())
@@ -188,7 +247,7 @@ def _everything(arena: Arena, thread_id: str) -> list[list[tuple[object, ...]]]:
 
 # ---------------------------------------------------------------- past the lock
 
-MODULES = (approvals, calls, events, messages, runs, threads)
+MODULES = (approvals, calls, events, inputs, messages, runs, threads)
 GATE = {
     "state": CallState.AWAITING,
     "operation": "refund",
@@ -201,6 +260,11 @@ GATE = {
 OTHER = "0" * 64
 
 Moved = tuple[str, Callable[[Arena], Scene], Callable[[Scene], Side[object]], Mapping[str, object]]
+
+
+def _lined_up(arena: Arena) -> Scene:
+    return arena.lined_up("next")[0]
+
 
 MOVED: dict[str, Moved] = {
     # What moved, the scene, who is about to write, and to what it moved.
@@ -243,6 +307,20 @@ MOVED: dict[str, Moved] = {
         lambda s: append(s, proposal("c2")),
         {"last_seq": 7},
     ),
+    "r40-edited": ("inputs", _lined_up, lambda s: append(s, finish()), {"body": "{}"}),
+    "r45-opened": (
+        "inputs",
+        _lined_up,
+        lambda s: append(s, finish()),
+        {"state": InputState.OPENED},
+    ),
+    "r45-taken-back": (
+        "inputs",
+        _lined_up,
+        lambda s: append(s, finish()),
+        {"state": InputState.CANCELLED},
+    ),
+    "r41-lined-up": ("threads", Arena.running, lambda s: append(s, finish()), {"queued": 7}),
     "r07-fenced": ("threads", Arena.running, beat, {"fence": 7}),
     "r26-closed": (
         "threads",
@@ -266,6 +344,8 @@ def test_a_row_that_was_moved_past_the_lock_is_not_written(
     table: sa.Table = getattr(tables, name)
     key = table.c.id if name == "threads" else table.c.thread_id
     statement = sa.update(table).where(key == scene.thread_id).values(values)
+    if name == "inputs":
+        statement = statement.where(tables.inputs.c.state == InputState.QUEUED)
     # Nobody else can reach the head under its lock, nor anything on SQLite: then it is ourselves.
     from_outside = arena.is_postgres and name != "threads"
 

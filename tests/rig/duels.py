@@ -280,6 +280,12 @@ class Arena:
         self.does(claim(scene))
         return scene
 
+    def lined_up(self, *texts: str, when_busy: str = "queue") -> tuple[Scene, list[str]]:
+        """Make a running turn behind which messages wait; answer their ids, too."""
+        scene = self.running()
+        sent = [self.does(send(scene.thread_id, text, when_busy=when_busy)) for text in texts]
+        return scene, [receipt.input_id for receipt in sent]
+
     def lapse_lease(self, thread_id: str) -> None:
         """Let the lease have run out a while ago, as if its run had slept."""
         self.change_head(thread_id, lease_until=datetime(2020, 1, 1, tzinfo=UTC))

@@ -20,6 +20,7 @@ from engine_assistant.model.views import (
     Settled,
     Thread,
 )
+from engine_assistant.model.views_inputs import Abandoned, InputView, Taken
 
 T_co = TypeVar("T_co", covariant=True)
 Fields = Mapping[str, object]
@@ -102,14 +103,37 @@ def create(key: str, title: str = "Refund") -> Side[Thread]:
 
 
 def send(
-    thread_id: str, text: str = "hello", *, key: str | None = None, supersede: bool = False
+    thread_id: str,
+    text: str = "hello",
+    *,
+    key: str | None = None,
+    supersede: bool = False,
+    when_busy: str = "refuse",
+    priority: str = "normal",
+    coalesce: bool = False,
 ) -> Side[MessageReceipt]:
     return Side(
         ALICE,
         lambda ops: ops.send_message(
-            thread_id=thread_id, text=text, key=key, supersede_approvals=supersede
+            thread_id=thread_id,
+            text=text,
+            key=key,
+            supersede_approvals=supersede,
+            when_busy=when_busy,
+            priority=priority,
+            coalesce=coalesce,
         ),
     )
+
+
+def edit(thread_id: str, input_id: str, text: str = "edited") -> Side[InputView]:
+    return Side(
+        ALICE, lambda ops: ops.edit_input(thread_id=thread_id, input_id=input_id, text=text)
+    )
+
+
+def cancel(thread_id: str, input_id: str) -> Side[InputView]:
+    return Side(ALICE, lambda ops: ops.cancel_input(thread_id=thread_id, input_id=input_id))
 
 
 def interrupt(thread_id: str) -> Side[Interrupt]:
@@ -146,6 +170,19 @@ def beat(scene: Scene) -> Side[Beat]:
 
 def release(scene: Scene) -> Side[bool]:
     return Side(ROBOT, lambda ops: ops.release_run(**scene.held))
+
+
+def take(scene: Scene) -> Side[Taken]:
+    return Side(ROBOT, lambda ops: ops.take_inputs(**scene.held))
+
+
+def abandon(
+    thread_id: str, *, fence: int | None = None, turn: int | None = None
+) -> Side[Abandoned]:
+    return Side(
+        ROBOT,
+        lambda ops: ops.abandon_turn(thread_id=thread_id, reason="gone", fence=fence, turn=turn),
+    )
 
 
 def append(scene: Scene, *events: Fields, batch: int | None = None) -> Side[Appended]:
