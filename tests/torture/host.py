@@ -14,10 +14,11 @@ from random import Random
 from typing import TypedDict
 
 from engine_assistant import RUN, Assistant, AssistantError, Caller, Operations, make_engine
+from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.views import CallView, Lease
 
 CALLS = ("look", "write", "refund")
-STALE_AFTER = 0.3
+STALE_AFTER = 1.0
 
 
 def call_id(turn: int, tool: str) -> str:
@@ -79,7 +80,8 @@ class Host:
     ) -> bool:
         """Bring one call further; return whether the turn rests now."""
         ref = Held(thread_id=lease.thread_id, run_id=lease.run_id, fence=lease.fence)
-        name, known = call_id(turn, tool), {"turn": turn}
+        name = call_id(turn, tool)
+        known: dict[str, JsonValue] = {"turn": turn}
         state = None if call is None else call.state.value
         if state is None:
             propose: dict[str, object] = {"type": "tool-input", "call_id": name, "tool": tool}

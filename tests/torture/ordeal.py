@@ -15,7 +15,7 @@ from engine_assistant import USE, Assistant, AssistantError, Caller, Operations,
 from engine_assistant.testing.polling import poll_until
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 @dataclass
@@ -135,7 +135,10 @@ class Ordeal:
             )
 
     def _unrested(self) -> list[str]:
-        return [one.id for one in self._assistant.survey(unrested=True, limit=1000)]
+        return [
+            f"{one.id} {one.turn_state} lease {one.run_id} until {one.lease_until}"
+            for one in self._assistant.survey(unrested=True, limit=1000)
+        ]
 
     def _all_rest(self) -> bool:
         self._people_act()
