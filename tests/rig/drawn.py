@@ -62,6 +62,9 @@ attempts = st.sampled_from((None, 1, 1, 2))
 late = st.sampled_from(("tool-output", "tool-error"))
 seconds = st.sampled_from((1, 1, 5, 5, 10, 10, 20))
 people = st.sampled_from((*PEOPLE, OWNER, OWNER))
+busy = st.sampled_from((*["refuse"] * 3, *["queue"] * 5, *["steer"] * 3, "interrupt"))
+words = st.sampled_from(("a", "b"))
+keys = st.sampled_from((None, None, None, "k1", "k2"))
 
 
 @st.composite

@@ -6,233 +6,19 @@ returns its answer or raises `Refused`, and then `trying` puts everything back.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from dataclasses import replace
 
-from tests.machines.tables import ENDINGS, OPEN, REFUSED
+from tests.machines.tables import ENDINGS, REFUSED
+from tests.rig.talk import APPROVED, AWAITING, Ask, Batch, Call, Event, Refused, Said, Talk, refuse
 
-AWAITING, APPROVED = "awaiting-approval", "approved"
-PATIENCE = 10_000
+__all__ = ["FINISHES", "PLAIN", "Ask", "Event", "Model", "Refused", "Said"]
+
 FINISHES = ("done", "interrupted", "max-tokens", "limit", "refused", "awaiting-approval")
 PLAIN = ("text-delta", "step-finish")
 
 
-class Refused(Exception):
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-def refuse(reason: str) -> NoReturn:
-    raise Refused(reason)
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What a request asks for. Two that are equal are the same request."""
-
-    people: tuple[str, ...]
-    required: int
-    expires: int
-    input: int
-    nonce: str
-
-
-@dataclass(frozen=True)
-class Event:
-    """An event that a run gives. Only requests have an `ask`."""
-
-    type: str
-    call: str = ""
-    input: int = 0
-    reason: str = ""
-    ask: Ask | None = None
-    reissue: bool = False
-
-
-@dataclass
-class Call:
-    input: int
-    order: int
-    state: str = "running"
-    fence: int | None = None
-    attempt: int | None = None
-    result: object = None
-    ask: Ask | None = None
-    ask_seq: int = 0
-    says: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Batch:
-    number: int
-    events: list[Event]
-    first: int
-    last: int
-
-
-@dataclass
-class Model:
-    """One thread, its log, its calls and its lease."""
-
-    now: int = 0
-    closed: bool = False
-    turn_state: str = "idle"
-    turn: int = 0
-    run: str | None = None
-    fence: int = 0
-    stale: int = 0
-    until: int = 0
-    since: int = 0
-    deadline: int = 0
-    stop: int | None = None
-    batch: Batch | None = None
-    calls: dict[str, Call] = field(default_factory=dict)
-    runs: dict[int, str] = field(default_factory=dict)
-    sent: dict[str, tuple[str, tuple[int, int, int]]] = field(default_factory=dict)
-    log: list[tuple[str, str | None, str | None]] = field(default_factory=list)
-    milestones: list[str] = field(default_factory=lambda: ["thread-created"])
-
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        before = copy.deepcopy(self.__dict__)
-        try:
-            yield
-        except Refused:
-            self.__dict__ = before
-            raise
-
-    # ------------------------------------------------------------ what all of them use
-
-    def record(self, kind: str, call: str | None = None, state: str | None = None) -> int:
-        self.log.append((kind, call, state))
-        return len(self.log)
-
-    def in_order(self) -> list[str]:
-        return sorted(self.calls, key=lambda name: (self.calls[name].order, name))
-
-    def lapsed(self, call: Call) -> bool:
-        asked = call.state in (AWAITING, APPROVED)
-        return asked and call.ask is not None and self.now >= call.ask.expires
-
-    def waiting(self) -> list[Call]:
-        return [call for call in self.calls.values() if call.state == AWAITING]
-
-    def waits(self) -> bool:
-        return any(not self.lapsed(call) for call in self.waiting())
-
-    def live(self) -> bool:
-        return self.run is not None and self.until > self.now
-
-    def held_by(self, run: str, fence: int) -> bool:
-        return (self.run, self.fence) == (run, fence)
-
-    def close_call(self, name: str, state: str) -> None:
-        call = self.calls[name]
-        self.record("call-closed", name, state)
-        self.milestones.append("call-closed")
-        call.state = state
-        self.drop_pending(call, state)
-
-    def drop_pending(self, call: Call, state: str) -> None:
-        call.says = {who: state if say == "pending" else say for who, say in call.says.items()}
-
-    def expire(self, besides: str | None = None) -> None:
-        for name in self.in_order():
-            if name != besides and self.lapsed(self.calls[name]):
-                self.close_call(name, "expired")
-
-    def end_calls(self, row: str, *, lapse: bool = True) -> None:
-        for name in self.in_order():
-            call = self.calls[name]
-            if call.state not in OPEN:
-                continue
-            cell = "expired" if lapse and self.lapsed(call) else ENDINGS[row][call.state]
-            if "_" in cell:
-                refuse(cell)
-            if cell != "-":
-                self.close_call(name, cell)
-
-    def end_run(self, how: str) -> None:
-        if self.run is not None:
-            self.runs[self.fence] = how
-        self.run = None
-
-    def take_lease(self, how: str = "lost") -> None:
-        self.end_run(how)
-        self.fence += 1
-        self.batch = None
-
-    def reopen(self) -> None:
-        if self.turn_state == "awaiting":
-            self.turn_state, self.since = "open", self.now
-
-    def rest(self, state: str) -> None:
-        self.turn_state, self.stop = state, None
-        self.deadline = max((c.ask.expires for c in self.waiting() if c.ask), default=0)
-
-    def runnable(self) -> str | None:
-        if self.turn_state == "open" and not self.live():
-            return "no-run" if self.run is None else "lease-ran-out"
-        if self.turn_state == "awaiting" and self.now >= self.deadline and not self.live():
-            return "approvals-lapsed"
-        return None
-
-    # ------------------------------------------------------------ the person
-
-    def send(self, text: str, key: str | None, *, supersede: bool) -> tuple[int, int, int, bool]:
-        if key in self.sent:
-            said, first = self.sent[key]
-            return (*first, True) if said == text else refuse("key_reused")
-        if self.closed:
-            refuse("thread_closed")
-        if self.turn_state == "open":
-            refuse("turn_in_progress")
-        if self.turn_state == "awaiting":
-            if self.waits() and not supersede:
-                refuse("approval_pending")
-            self.end_calls("superseded")
-        if self.run is not None:
-            self.take_lease()
-        self.turn_state, self.turn, self.since, self.stop = "open", self.turn + 1, self.now, None
-        receipt = (self.record("user-message"), self.record("turn-start"), self.turn)
-        self.milestones.append("turn-started")
-        if key is not None:
-            self.sent[key] = (text, receipt)
-        return (*receipt, False)
-
-    def interrupt(self) -> bool:
-        if self.closed:
-            refuse("thread_closed")
-        if self.turn_state == "idle":
-            return False
-        asked = self.stop
-        if self.turn_state == "open" and self.live():
-            if asked is None:
-                self.stop = self.now
-            if asked is None or self.now - asked < PATIENCE:
-                return False
-        self._end_turn()
-        self.take_lease()
-        return True
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        if self.turn_state != "idle":
-            self._end_turn()
-        self.take_lease("closed")
-        self.closed = True
-        self.milestones.append("thread-closed")
-
-    def _end_turn(self) -> None:
-        self.end_calls("interrupt or close")
-        self.record("turn-finish")
-        self.rest("idle")
-        self.milestones.append("turn-finished")
+class Model(Talk):
+    """One thread, with those who decide and those who run."""
 
     def resolve(
         self, who: str, name: str, *, approved: bool, right_digest: bool, right_version: bool
@@ -303,6 +89,33 @@ class Model:
         self.end_run("released")
         return True
 
+    def take(self, run: str, fence: int) -> tuple[int, int, bool]:
+        """Answer the numbers before and after, and whether to stop."""
+        self.fenced(run, fence)
+        if self.turn_state != "open":
+            refuse("no_turn_open")
+        before = len(self.log)
+        for said in self.line():
+            if said.when_busy == "steer":
+                said.state, said.turn = "absorbed", self.turn
+                said.first = said.last = self.record("user-message", said.text)
+        self.until = self.now + self.stale
+        return before, len(self.log), self.stop is not None
+
+    def abandon(self, fence: int | None, turn: int | None) -> tuple[int, int]:
+        if self.closed:
+            refuse("thread_closed")
+        if self.turn_state == "idle" or turn not in (None, self.turn):
+            refuse("no_turn_open")
+        if fence not in (None, self.fence):
+            refuse("run_fenced")
+        if fence is None and self.live():
+            refuse("run_in_progress")
+        told = self.turn, self.end_turn("turn-error", "error", "abandoned")
+        self.take_lease()
+        self.move_up()
+        return told
+
     def append(
         self, run: str, fence: int, events: list[Event], number: int | None
     ) -> tuple[int, int, bool | None]:
@@ -334,6 +147,8 @@ class Model:
             refuse("no_turn_open")
         if event.type in PLAIN:
             self.record(event.type)
+            if event.type == "text-delta":
+                self.texts[self.turn] = self.texts.get(self.turn, "") + "hm"
         elif event.type in ("turn-finish", "turn-error"):
             self._finish(event)
         elif event.type == "tool-input":
@@ -355,6 +170,9 @@ class Model:
         self.end_run("finished")
         failed = event.type == "turn-error"
         self.milestones.append("turn-failed" if failed else "turn-finished")
+        if not rests:
+            self.ends[self.turn] = ("error", "model") if failed else (event.reason, None)
+            self.move_up()
 
     def _propose(self, event: Event, call: Call | None) -> None:
         if call is not None and call.state != "running":

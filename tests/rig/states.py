@@ -16,6 +16,7 @@ from engine_assistant import (
     ApprovalBinding,
     Assistant,
     Caller,
+    Limits,
     Operations,
     approval_digest,
 )
@@ -73,12 +74,13 @@ class Stage:
 
     engine: Engine
     hands: Hands = field(default_factory=Hands)
+    limits: Limits = field(default_factory=Limits)
     run_id: str = "run-1"
     fence: int = 0
     asked: dict[str, Request] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.assistant = Assistant(self.engine, clock=self.hands)
+        self.assistant = Assistant(self.engine, clock=self.hands, limits=self.limits)
         robot = Caller(tenant=TENANT, principal="sys_robot", permissions={RUN}, system=True)
         self.bot = self.assistant.acting_as(robot)
         self.owner = self.person(OWNER)

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
-import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sqlalchemy import Engine
 
-from engine_assistant import AssistantError, Conflict
+from engine_assistant import AssistantError, Conflict, Limits
 from engine_assistant.model.views import Settled
-from engine_assistant.store.tables import threads
 from tests.rig import drawn
-from tests.rig.drawn import HOPEFUL, INPUTS, START, Drawn, Wanted, asks, mostly, seldom
-from tests.rig.model import PLAIN, Ask, Event, Model, Refused
+from tests.rig.drawn import HOPEFUL, INPUTS, Drawn, Wanted, asks, mostly, seldom
+from tests.rig.looking import look, moment
+from tests.rig.model import PLAIN, Ask, Event, Model, Refused, Said
 from tests.rig.states import NO_DIGEST, OPERATION, VERSION, Stage
+from tests.rig.talk import ROOM
 
 T = TypeVar("T")
 
 COMMANDS = (
-    "send", "interrupt", "close", "resolve", "acquire", "beat", "release", "append",
-    "propose_and_ask", "request", "claim", "settle", "time_passes",
+    "send", "edit", "cancel", "interrupt", "close", "resolve", "acquire", "beat", "release",
+    "take", "abandon", "append", "propose_and_ask", "request", "claim", "settle", "time_passes",
 )  # fmt: skip
 WHILE: Mapping[str, Mapping[str, int]] = {
     # how often each command is given in which state of the turn
-    "idle": {"send": 12, "settle": 2, "resolve": 1, "time_passes": 1, "close": 1},
+    "idle": {"send": 12, "settle": 2, "resolve": 1, "cancel": 1, "time_passes": 1, "close": 1},
     "open": {
         "append": 9, "propose_and_ask": 5, "request": 4, "resolve": 6, "claim": 7, "settle": 3,
         "acquire": 2, "beat": 1, "release": 1, "interrupt": 3, "time_passes": 4, "close": 1,
+        "send": 6, "take": 3, "edit": 2, "cancel": 2, "abandon": 2,
     },
     "awaiting": {
-        "resolve": 9, "acquire": 6, "request": 5, "append": 2, "send": 3, "time_passes": 6,
-        "interrupt": 1, "settle": 1, "beat": 1, "release": 1, "close": 1,
+        "resolve": 9, "acquire": 6, "request": 5, "append": 2, "send": 5, "time_passes": 6,
+        "interrupt": 1, "settle": 1, "beat": 1, "release": 1, "close": 1, "take": 1, "edit": 1,
+        "cancel": 1, "abandon": 1,
     },
 }  # fmt: skip
 WITHOUT_RUN = {
     "acquire": 16, "resolve": 3, "settle": 2, "interrupt": 1, "append": 1, "beat": 1,
-    "time_passes": 1, "close": 1,
+    "time_passes": 1, "close": 1, "send": 4, "edit": 1, "cancel": 1, "abandon": 1,
 }  # fmt: skip
-AFTER_CLOSE = {"settle": 4, "send": 1, "claim": 1, "resolve": 1, "append": 1}
+AFTER_CLOSE = {"settle": 4, "send": 2, "claim": 1, "resolve": 1, "append": 1, "cancel": 1}
 LONGEST = 3
 """Turns that a walk takes before its thread may be closed."""
 
@@ -53,11 +53,6 @@ class Draw(Protocol):
     def __call__(self, strategy: st.SearchStrategy[T], /) -> T: ...
 
 
-def moment(milliseconds: int) -> datetime:
-    """Answer the time that is so many milliseconds after the start of a walk."""
-    return START + timedelta(milliseconds=milliseconds)
-
-
 class Walk(RuleBasedStateMachine):
     """One thread on a real database, and the model of it."""
 
@@ -65,12 +60,13 @@ class Walk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(self.engine)
+        self.stage = Stage(self.engine, limits=Limits(queued_inputs=ROOM))
         self.model = Model()
         self.digests: dict[tuple[str, int], dict[str, str]] = {}
         self.given: list[Event] = []
         self.asked: Ask | None = None
         self.expected: object = None
+        self.ids: list[str] = []
         self.checked = self.nonces = self.steps = 0
 
     # ------------------------------------------------------------ both sides at once
@@ -137,18 +133,68 @@ class Walk(RuleBasedStateMachine):
     # ------------------------------------------------------------ the person
 
     def send(self, draw: Draw) -> None:
-        words = draw(st.sampled_from(("a", "b")))
-        key = draw(st.sampled_from((None, None, None, "k1", "k2")))
+        words, key, busy = draw(drawn.words), draw(drawn.keys), draw(drawn.busy)
         supersede = draw(mostly if self.rarely() else seldom)
+        urgent, coalesce = draw(seldom), draw(seldom)
         receipt = self.both(
             lambda: self.stage.owner.send_message(
-                thread_id=self.stage.thread_id, text=words, key=key, supersede_approvals=supersede
+                thread_id=self.stage.thread_id,
+                text=words,
+                key=key,
+                supersede_approvals=supersede,
+                when_busy=busy,
+                priority="next" if urgent else "normal",
+                coalesce=coalesce,
             ),
-            lambda: self.model.send(words, key, supersede=supersede),
+            lambda: self.model.send(
+                words, key, supersede=supersede, busy=busy, urgent=urgent, coalesce=coalesce
+            ),
         )
-        if receipt is not None:
-            found = (receipt.first_seq, receipt.last_seq, receipt.turn, receipt.duplicate)
-            assert found == self.expected
+        if receipt is None:
+            return
+        said, duplicate = cast("tuple[Said, bool]", self.expected)
+        found = (receipt.state, receipt.turn, receipt.first_seq, receipt.last_seq)
+        assert found == (said.state, said.turn, said.first, said.last)
+        assert receipt.duplicate == duplicate
+        answer = receipt.answer and (
+            receipt.answer.text,
+            receipt.answer.reason,
+            receipt.answer.code,
+        )
+        assert answer == (self.model.answer(said) if duplicate else None)
+        if not duplicate:
+            self.ids.append(receipt.input_id)
+
+    def message(self, draw: Draw) -> tuple[int, str]:
+        """Answer the number and the id of a message: mostly one that waits, if one does."""
+        waiting = [at for at, said in enumerate(self.model.messages) if said.state == "queued"]
+        aim = draw(mostly) and bool(waiting)
+        among = waiting if aim else list(range(len(self.ids) + 1))
+        which = among[draw(drawn.picks) % len(among)]
+        return which, self.ids[which] if which < len(self.ids) else "nobody's"
+
+    def edit(self, draw: Draw) -> None:
+        (which, input_id), words = self.message(draw), draw(drawn.words)
+        view = self.both(
+            lambda: self.stage.owner.edit_input(
+                thread_id=self.stage.thread_id, input_id=input_id, text=words
+            ),
+            lambda: self.model.edit(which, words),
+        )
+        if view is not None:
+            said = cast("Said", self.expected)
+            assert (view.text, view.state, view.position) == (said.text, "queued", said.position)
+
+    def cancel(self, draw: Draw) -> None:
+        which, input_id = self.message(draw)
+        view = self.both(
+            lambda: self.stage.owner.cancel_input(
+                thread_id=self.stage.thread_id, input_id=input_id
+            ),
+            lambda: self.model.cancel(which),
+        )
+        if view is not None:
+            assert (view.text, view.state) == (None, "cancelled")
 
     def interrupt(self, draw: Draw) -> None:
         answer = self.both(
@@ -231,6 +277,31 @@ class Walk(RuleBasedStateMachine):
             lambda: self.model.release(name, fence),
         )
         assert released == self.expected
+
+    def take(self, draw: Draw) -> None:
+        name, fence = self.holder(draw), self.fence(draw)
+        taken = self.both(
+            lambda: self.stage.bot.take_inputs(
+                thread_id=self.stage.thread_id, run_id=name, fence=fence
+            ),
+            lambda: self.model.take(name, fence),
+        )
+        if taken is not None:
+            before, after, stop = cast("tuple[int, int, bool]", self.expected)
+            assert [event.seq for event in taken.events] == list(range(before + 1, after + 1))
+            assert taken.interrupt_requested == stop
+
+    def abandon(self, draw: Draw) -> None:
+        fence = self.fence(draw) if draw(st.booleans()) else None
+        turn = max(1, self.model.turn + draw(drawn.fences)) if draw(st.booleans()) else None
+        told = self.both(
+            lambda: self.stage.bot.abandon_turn(
+                thread_id=self.stage.thread_id, reason="gone", fence=fence, turn=turn
+            ),
+            lambda: self.model.abandon(fence, turn),
+        )
+        if told is not None:
+            assert (told.turn, told.seq) == self.expected
 
     # ------------------------------------------------------------ the run's events
 
@@ -378,7 +449,7 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def the_record_is_the_models(self) -> None:
-        look(self.stage, self.model, self.checked)
+        look(self.stage, self.model, self.checked, self.ids)
         self.checked = len(self.model.log)
 
     def teardown(self) -> None:
@@ -386,71 +457,3 @@ class Walk(RuleBasedStateMachine):
             assert self.stage.call(name).result == call.result, name
         # An ended walk must not be among the threads that another walk finds runnable.
         self.stage.owner.close_thread(thread_id=self.stage.thread_id)
-
-
-def look(stage: Stage, model: Model, checked: int) -> None:
-    """Compare every state and number, and the log after `checked`."""
-    thread_id = {"thread_id": stage.thread_id}
-    with stage.engine.connect() as connection:
-        head = connection.execute(_HEAD, thread_id).mappings().one()
-        calls = connection.execute(_CALLS, thread_id).all()
-        says = connection.execute(_SAYS, thread_id).all()
-        runs = connection.execute(_RUNS, thread_id).all()
-        log = connection.execute(_LOG, {**thread_id, "after": checked}).all()
-        told = connection.execute(_TOLD, thread_id).scalars().all()
-    assert dict(head) == {
-        "status": "closed" if model.closed else "open",
-        "turn_state": model.turn_state,
-        "turn": model.turn,
-        "run_id": model.run,
-        "fence": model.fence,
-        "last_seq": len(model.log),
-        "last_batch": model.batch.number if model.batch else 0,
-        "milestones": len(model.milestones),
-        "open_since": moment(model.since) if model.turn_state == "open" else None,
-        "next_deadline": moment(model.deadline) if model.turn_state == "awaiting" else None,
-        "lease_until": moment(model.until) if model.run else None,
-        "interrupt_requested_at": None if model.stop is None else moment(model.stop),
-    }
-    assert [seq for seq, *_ in log] == list(range(checked + 1, len(model.log) + 1))
-    assert [_seen(kind, body) for _, kind, body in log] == model.log[checked:]
-    assert told == model.milestones
-    assert {int(fence): state for fence, state in runs} == model.runs
-    assert {name: tuple(rest) for name, *rest in calls} == {
-        name: (call.state, call.fence, call.attempt, call.order)
-        for name, call in model.calls.items()
-    }
-    assert {(name, who): say for name, who, say in says} == {
-        (name, who): say for name, call in model.calls.items() for who, say in call.says.items()
-    }
-    runnable = stage.assistant.list_runnable(limit=1000)
-    why = [entry.why for entry in runnable if entry.thread_id == stage.thread_id]
-    assert why == ([model.runnable()] if model.runnable() else [])
-
-
-def _seen(kind: str, body: str) -> tuple[str, str | None, str | None]:
-    fields = json.loads(body)
-    states = kind in ("call-closed", "approval-resolved")
-    return kind, fields.get("call_id"), fields["state"] if states else None
-
-
-_T = threads.c
-_HEAD = sa.select(
-    _T.status, _T.turn_state, _T.turn, _T.run_id, _T.fence, _T.last_seq, _T.last_batch,
-    _T.milestones, _T.open_since, _T.next_deadline, _T.lease_until, _T.interrupt_requested_at,
-).where(_T.id == sa.bindparam("thread_id"))  # fmt: skip
-_CALLS = sa.text(
-    "SELECT call_id, state, claimed_fence, claimed_attempt, input_seq"
-    " FROM assistant_tool_calls WHERE thread_id = :thread_id"
-)
-_SAYS = sa.text(
-    "SELECT a.call_id, a.approver_id, a.state FROM assistant_approvals a"
-    " JOIN assistant_tool_calls c ON c.thread_id = a.thread_id AND c.call_id = a.call_id"
-    " AND c.request_seq = a.request_seq WHERE a.thread_id = :thread_id"
-)
-_RUNS = sa.text("SELECT fence, state FROM assistant_runs WHERE thread_id = :thread_id")
-_LOG = sa.text(
-    "SELECT seq, type, body FROM assistant_events"
-    " WHERE thread_id = :thread_id AND seq > :after ORDER BY seq"
-)
-_TOLD = sa.text("SELECT type FROM assistant_outbox WHERE thread_id = :thread_id ORDER BY n")
