@@ -8,6 +8,8 @@ from engine_assistant.doctor.reading import Columns
 from engine_assistant.model.events import (
     ApprovalResolved,
     CallClosed,
+    CallRetried,
+    ExecutionClaimed,
     Known,
     StepFinish,
     StepStart,
@@ -43,8 +45,8 @@ class _Summary:
 class Cuts:
     """The summaries of a thread, compared with one another and with the events that come by.
 
-    A cut is good where nothing has begun. Within an answer, and before the results of its calls,
-    it is good only if the next answer begins before that one goes on: so it was told, too.
+    A cut is good where nothing has begun. Within an answer it is good if that does not go on, and
+    before the results of its calls if they have none when the next answer begins: so it was told.
     """
 
     def __init__(self, notes: Notes, rows: Iterable[Columns]) -> None:
@@ -59,10 +61,11 @@ class Cuts:
         self._speaks = False
         self._calls: set[str] = set()
         """The calls of the newest answer, and"""
-        self._lacking: set[str] = set()
-        """those that have no result yet."""
+        self._ended: set[str] = set()
+        """those that have a result."""
         self._told: set[str] = set()
-        self._undecided: set[int] = set()
+        self._undecided: dict[tuple[int, int], frozenset[str]] = {}
+        """Cuts within it, by summary and place, with the calls that had no result there."""
 
     def take(self, event: Known | None, seq: int) -> None:
         """Take the next event; None if it could not be read."""
@@ -76,13 +79,14 @@ class Cuts:
             case ToolInput():
                 self._propose(event.call_id)
             case ApprovalResolved(approved=False) | ToolOutput() | ToolError() | CallClosed():
-                self._end_call(event.call_id)
+                if event.call_id in self._calls:
+                    self._ended.add(event.call_id)
+                    self._speaks = False
+            case CallRetried() | ExecutionClaimed():
+                self._ended.discard(event.call_id)
             case UserMessage() | StepFinish() | TurnFinish() | TurnError():
                 self._speaks = False
-        if not self._speaks and not self._lacking:
-            self._undecided.clear()
-        elif seq in self._cuts:
-            self._undecided |= self._cuts[seq]
+        self._place(seq)
 
     def finish(self, last_seq: int) -> None:
         """Say that there are no more events."""
@@ -91,10 +95,22 @@ class Cuts:
             if one.last > last_seq:
                 self._note(one.n, "It stands for events that there are not.")
 
+    def _place(self, seq: int) -> None:
+        """Keep the cuts behind this event that are not yet known to be good."""
+        lacking = frozenset(self._calls - self._ended)
+        if not self._speaks:
+            self._undecided = {cut: calls for cut, calls in self._undecided.items() if calls}
+        if self._speaks or lacking:
+            self._undecided |= {(n, seq): lacking for n in self._cuts.get(seq, ())}
+
     def _freeze(self) -> None:
         """The next answer begins: nothing of the one before will change."""
+        self._undecided = {
+            cut: calls for cut, calls in self._undecided.items() if calls & self._ended
+        }
+        self._go_on()
         self._told |= self._calls
-        self._calls, self._lacking, self._undecided = set(), set(), set()
+        self._calls, self._ended = set(), set()
         self._speaks = False
 
     def _speak(self) -> None:
@@ -112,19 +128,12 @@ class Cuts:
             return
         self._speak()
         self._calls.add(call_id)
-        self._lacking.add(call_id)
-
-    def _end_call(self, call_id: str) -> None:
-        if call_id in self._lacking:
-            self._go_on()
-            self._lacking.remove(call_id)
-            self._speaks = False
 
     def _go_on(self) -> None:
         """What was cut goes on behind the cut."""
-        for n in sorted(self._undecided):
+        for n, _ in sorted(self._undecided):
             self._note(n, "It ends or begins within a message, or between a call and its result.")
-        self._undecided.clear()
+        self._undecided = {}
 
     def _read(self, row: Columns) -> _Summary | None:
         """Return what a row says, and note what it cannot say."""

@@ -1,8 +1,24 @@
 """Summaries and what a thread began with: whatever is done to them by plain SQL is found."""
 
+from dataclasses import asdict
+
 import pytest
 
 from engine_assistant.doctor import Code
+from engine_assistant.doctor.compactions import Cuts
+from engine_assistant.doctor.findings import Notes
+from tests.rig.logs import (
+    STEP,
+    claimed,
+    closed,
+    log,
+    output,
+    propose,
+    retried,
+    say,
+    summary,
+    word,
+)
 from tests.rig.patient import Harm, Patient, becomes, change, event, harm, remove
 
 SEED = '{"role":"user","text":"x","type":"seeded-message"}'
@@ -78,3 +94,58 @@ def test_the_harm_is_found(patient: Patient, name: str) -> None:
 def test_a_summary_between_messages_is_no_finding(patient: Patient, first: int, last: int) -> None:
     patient.suffer("summarised", remove("compactions"), *_made("summarised", first, last).sql)
     assert patient.examined("summarised")[0] == []
+
+
+CUT = {
+    # bodies, the place of the cut, and whether it is good
+    "before a result that is taken back": (
+        (say(), propose("c"), word(), closed("c"), retried("c"), STEP),
+        3,
+        True,
+    ),
+    "before a result that comes again": (
+        (say(), propose("c"), word(), closed("c"), retried("c"), output("c"), STEP),
+        3,
+        False,
+    ),
+    "before a result that somebody claimed again": (
+        (say(), propose("c"), closed("c"), claimed("c"), STEP, output("c")),
+        2,
+        True,
+    ),
+    "behind a result that another one replaces": (
+        (say(), propose("c"), closed("c"), retried("c"), output("c"), STEP),
+        3,
+        True,
+    ),
+    "behind a call that is proposed anew": (
+        (say(), propose("c"), propose("c"), output("c"), STEP),
+        2,
+        False,
+    ),
+    "behind a call that was told, and is proposed anew": (
+        (say(), propose("c"), STEP, propose("c"), word(), STEP),
+        4,
+        True,
+    ),
+    "within an answer, where the person spoke": ((say(), word(), say(), word(), STEP), 2, True),
+    "within an answer that broke off": ((say(), word(), STEP, word(), STEP), 2, True),
+    "within an answer that goes on": ((say(), word(), word(), STEP), 2, False),
+    "behind a late result within an answer": (
+        (say(), propose("c"), STEP, word(), output("c"), word(), STEP),
+        5,
+        False,
+    ),
+}
+
+
+@pytest.mark.guarantee("G-DOCTOR-13")
+@pytest.mark.parametrize("name", CUT)
+def test_a_cut_is_judged_by_what_was_told(name: str) -> None:
+    bodies, place, good = CUT[name]
+    events, notes = log(*bodies), Notes("acme", "thr")
+    cuts = Cuts(notes, [asdict(summary(1, 1, place))])
+    for one in events:
+        cuts.take(one, one.seq)
+    cuts.finish(len(events))
+    assert (notes.drain() == []) is good
