@@ -54,7 +54,7 @@ class AsyncAssistant(AsyncArchives):
         """Use the host's engine. The arguments are those of `Assistant`."""
         refuse_other_kind(engine, AsyncEngine, "engine")
         self.engine = engine
-        self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
+        self._engines = {mode: engine.execution_options(**mode.options) for mode in Mode}
         self._settings = Settings(schema, clock, emit, limits, retry_for)
         self.limits = limits
 

@@ -2,10 +2,9 @@
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
@@ -25,6 +24,7 @@ from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
+from engine_assistant.store.alone import alone
 from engine_assistant.store.database import Database
 from engine_assistant.store.runnable import runnable
 from engine_assistant.store.survey import Survey, survey
@@ -84,8 +84,9 @@ class Settings:
         ctx = self.context(connection, caller)
         # Before BEGIN: on SQLite that takes the write lock.
         operation.admit(ctx)
-        if mode is Mode.AUTOCOMMIT:
-            return operation.admitted(ctx, command)
+        if mode is Mode.ALONE:
+            with alone(connection):
+                return operation.admitted(ctx, command)
         with connection.begin():
             return operation.admitted(ctx, command)
 
@@ -133,13 +134,18 @@ class Settings:
 
 
 class Mode(Enum):
-    """What an operation needs of a connection of ours, as execution options."""
+    """What an operation needs of a connection of ours."""
 
-    TRANSACTION = MappingProxyType[str, str]({})
-    AUTOCOMMIT = MappingProxyType({"isolation_level": "AUTOCOMMIT"})
-    """One statement, so BEGIN and COMMIT would be two more round trips. Postgres only."""
-    SNAPSHOT = MappingProxyType({BEGIN_OPTION: DEFERRED})
+    TRANSACTION = "transaction"
+    ALONE = "alone"
+    """One statement: BEGIN and COMMIT would be two more round trips. Postgres only."""
+    SNAPSHOT = "snapshot"
     """Readers see one moment and do not take the file's write lock. SQLite only."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The execution options of such a connection."""
+        return {BEGIN_OPTION: DEFERRED} if self is Mode.SNAPSHOT else {}
 
 
 def mode_of(dialect: str, operation: Operation[C, V], command: C, *, injected: bool) -> Mode:
@@ -149,7 +155,7 @@ def mode_of(dialect: str, operation: Operation[C, V], command: C, *, injected: b
     """
     one_statement = operation.one_statement(command) and (operation.reads or not injected)
     if dialect == "postgresql" and one_statement:
-        return Mode.AUTOCOMMIT
+        return Mode.ALONE
     return reading_mode(dialect) if operation.reads else Mode.TRANSACTION
 
 

@@ -70,7 +70,7 @@ class Assistant(Archives):
         """
         refuse_other_kind(engine, sa.Engine, "engine")
         self.engine = engine
-        self._engines = {mode: engine.execution_options(**mode.value) for mode in Mode}
+        self._engines = {mode: engine.execution_options(**mode.options) for mode in Mode}
         self._settings = Settings(schema, clock, emit, limits, retry_for)
         self.limits = limits
 

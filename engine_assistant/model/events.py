@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
-from engine_assistant.model import codec
+from engine_assistant.model.bodies import stored_form
 from engine_assistant.model.fields import (
     Count,
     Flag,
@@ -300,6 +300,4 @@ EVENTS: Final[TypeAdapter[list[Known | Unknown]]] = TypeAdapter(list[Event])
 
 def body_of(event: Known) -> str:
     """Return the stored form: compact JSON, sorted keys, defaults (so `seq` too) left out."""
-    fields = event.__pydantic_serializer__.to_python(event, exclude_defaults=True)
-    fields["type"] = event.type
-    return codec.dumps(fields)
+    return stored_form(event, plain=event.type in PLAIN)

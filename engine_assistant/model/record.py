@@ -48,15 +48,15 @@ _RECORD: Final = frozenset({"seq", "turn", "at"})
 E = TypeVar("E", bound=Recorded)
 
 
-def recorded(event: E, *, seq: int, turn: int, at: datetime) -> E:
+_new: Final = object.__new__
+_put: Final = object.__setattr__
+
+
+def recorded(event: E, seq: int, turn: int, at: datetime) -> E:
     """Return an event in its read form. What `model_copy` would do, in half the time."""
-    copy = object.__new__(type(event))
-    fields = {**event.__dict__, "seq": seq, "turn": turn, "at": at}
-    for name, value in (
-        ("__dict__", fields),
-        ("__pydantic_fields_set__", event.__pydantic_fields_set__ | _RECORD),
-        ("__pydantic_extra__", None),
-        ("__pydantic_private__", None),
-    ):
-        object.__setattr__(copy, name, value)
+    copy = _new(type(event))
+    _put(copy, "__dict__", {**event.__dict__, "seq": seq, "turn": turn, "at": at})
+    _put(copy, "__pydantic_fields_set__", event.__pydantic_fields_set__ | _RECORD)
+    _put(copy, "__pydantic_extra__", None)
+    _put(copy, "__pydantic_private__", None)
     return copy

@@ -1,6 +1,6 @@
 """The log: appended by the run that holds the lease, read by cursor."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import ValidationError
@@ -86,13 +86,12 @@ def _append_plain(ctx: Context, command: AppendEvents) -> Appended:
 
 def _appended(command: AppendEvents, head: Head) -> Appended:
     first = head.last_seq - len(command.events) + 1
-    events = (
-        recorded(event, seq=first + offset, turn=head.turn, at=head.now)
-        for offset, event in enumerate(command.events)
-    )
+    turn, at = head.turn, head.now
     return Appended.model_construct(
-        events=tuple(events),
-        interrupt_requested=head.interrupt_requested_at is not None,
+        events=tuple(
+            [recorded(event, seq, turn, at) for seq, event in enumerate(command.events, first)]
+        ),
+        interrupt_requested=head.interrupt_requested,
         duplicate=False,
     )
 
@@ -141,14 +140,17 @@ def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
     return (f'{{"events":[{events}],"last_seq":{last_seq},"head_seq":{read.head_seq}}}').encode()
 
 
-def _spliced(rows: Sequence[StoredEvent]) -> Iterable[str]:
+def _spliced(rows: Sequence[StoredEvent]) -> list[str]:
     """Put number, turn and time into each stored body, which stays as it is."""
-    for seq, kind, turn, body, at in rows:
-        record = f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
-        if kind in WRITERS:
-            yield record + body[1:]
-        else:
-            yield f'{record}"type":"unknown","name":{codec.dumps(kind)},"body":{body}}}'
+    return [
+        f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
+        + (body[1:] if kind in WRITERS else _of_newer_writer(kind, body))
+        for seq, kind, turn, body, at in rows
+    ]
+
+
+def _of_newer_writer(kind: str, body: str) -> str:
+    return f'"type":"unknown","name":{codec.dumps(kind)},"body":{body}}}'
 
 
 def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
@@ -157,31 +159,26 @@ def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
     Raises:
         Internal: a stored event cannot be read; its number is named.
     """
-    texts = list(_spliced(rows))
-    try:
-        events = EVENTS.validate_json(f"[{','.join(texts)}]")
-    except ValidationError:
-        events = []
-    if len(events) == len(texts) and all(map(_is_of, events, rows)):
+    events = _validated(rows)
+    if events is not None:
         return tuple(events)
     # One by one, because a body that is not JSON at all breaks the list around it.
-    pairs = zip(texts, rows, strict=True)
-    broken = next((row[0] for text, row in pairs if not _can_be_read(text, row)), None)
+    broken = next((row[0] for row in rows if _validated([row]) is None), None)
     raise Internal("A stored event cannot be read.", seq=broken)
 
 
-def _is_of(event: Known | Unknown, row: StoredEvent) -> bool:
-    """Return whether an event is what its row says: a body is one object, and no other's."""
-    seq, kind, turn, _, _ = row
-    return event.seq == seq and event.turn == turn and event.type in (kind, "unknown")
-
-
-def _can_be_read(text: str, row: StoredEvent) -> bool:
+def _validated(rows: Sequence[StoredEvent]) -> list[Known | Unknown] | None:
+    """Return events that are what their rows say: a body is one object, and no other's."""
     try:
-        events = EVENTS.validate_json(f"[{text}]")
+        events = EVENTS.validate_json(f"[{','.join(_spliced(rows))}]")
     except ValidationError:
-        return False
-    return len(events) == 1 and _is_of(events[0], row)
+        return None
+    if len(events) != len(rows):
+        return None
+    for event, (seq, kind, turn, _, _) in zip(events, rows, strict=True):
+        if event.seq != seq or event.turn != turn or event.type not in (kind, "unknown"):
+            return None
+    return events
 
 
 APPEND_EVENTS: Final = Operation(

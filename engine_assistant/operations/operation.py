@@ -85,7 +85,8 @@ class Operation(Generic[C, V]):
             PermissionDenied: the caller holds none of the operation's keys.
         """
         self.admit(ctx)
-        return self.admitted(ctx, command)
+        with translated():
+            return self._body(ctx, command)
 
     def admit(self, ctx: Context) -> None:
         """Ask for the permission alone. Nothing is asked of the database.
@@ -96,9 +97,8 @@ class Operation(Generic[C, V]):
         ctx.require(self.permissions)
 
     def admitted(self, ctx: Context, command: C) -> V:
-        """Do it for a caller that was admitted a moment ago."""
-        with translated():
-            return self._body(ctx, command)
+        """Do it for a caller that was admitted a moment ago. Errors are translated at the door."""
+        return self._body(ctx, command)
 
     def within(self, ctx: Context, command: C) -> V:
         """Do it for a composing module that has made its own permission checks.

@@ -36,11 +36,14 @@ class Head:
     last_seq: int
     turn: int
     now: datetime
-    interrupt_requested_at: datetime | None
+    interrupt_requested: bool
 
 
 class Dialect(Protocol):
     """What Postgres and SQLite do differently."""
+
+    def __hash__(self) -> int:
+        """Let statements be kept for each."""
 
     def begin_write(self, db: Database) -> None:
         """Make sure that what follows is one transaction that may write.

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, cast
 
 import sqlalchemy as sa
 
@@ -11,6 +13,7 @@ from engine_assistant.model.machines import ApprovalState, CallState, ThreadStat
 from engine_assistant.model.rows import ApprovalRow, CallRow, ThreadRow
 from engine_assistant.model.times import from_text
 from engine_assistant.store.database import Database
+from engine_assistant.store.dialect import Dialect
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.reads import row_of
 from engine_assistant.store.tables import approvals, events, threads, tool_calls
@@ -39,47 +42,56 @@ class EventsRead:
     rows: Sequence[StoredEvent]
 
 
+_TENANT: Final = sa.bindparam("in_tenant", type_=sa.Text)
+_THREAD: Final = sa.bindparam("in_thread", type_=sa.Text)
+_OF_THREAD: Final = (threads.c.tenant_id == _TENANT, threads.c.id == _THREAD)
+
+
+@lru_cache(maxsize=8)
+def _page(kind: Dialect, *, last: bool) -> sa.CompoundSelect[tuple[object, ...]]:
+    """Build a page: the thread itself as number 0, and the events of a range.
+
+    Numbers have no gap, so a page is a range of numbers: an index range scan, whatever the
+    length of the thread. A LIMIT would let the planner sort instead, and so would a join.
+    """
+    seq = events.c.seq
+    head = sa.select(
+        sa.cast(sa.literal_column("0"), seq.type),
+        threads.c.subject_id,
+        threads.c.last_seq,
+        sa.cast(sa.null(), sa.Text),
+        sa.cast(sa.null(), sa.Text),
+    ).where(*_OF_THREAD)
+    if last:
+        last_seq = sa.select(threads.c.last_seq).where(*_OF_THREAD).scalar_subquery()
+        in_range = [seq > last_seq - sa.bindparam("in_last", type_=seq.type)]
+    else:
+        in_range = [
+            seq > sa.bindparam("in_after", type_=seq.type),
+            seq <= sa.bindparam("in_through", type_=seq.type),
+        ]
+    page = sa.select(
+        seq, events.c.type, events.c.turn, events.c.body, kind.as_text(events.c.created_at)
+    ).where(events.c.tenant_id == _TENANT, events.c.thread_id == _THREAD, *in_range)
+    return sa.union_all(head, page)
+
+
 def read_events(
     db: Database, thread_id: str, *, after: int, limit: int, last: int | None
 ) -> EventsRead | None:
-    """Return the events of a range, with the thread's owner and head, in one statement.
-
-    Numbers have no gap, so a page is a range of numbers: an index range scan, whatever the
-    length of the thread. A LIMIT would let the planner sort instead.
-    """
-    in_range = (
-        sa.and_(events.c.seq > after, events.c.seq <= min(after + limit, MAX_INTEGER))
-        if last is None
-        else events.c.seq > threads.c.last_seq - last
-    )
-    joined = threads.outerjoin(
-        events,
-        sa.and_(
-            events.c.tenant_id == threads.c.tenant_id,
-            events.c.thread_id == threads.c.id,
-            in_range,
-        ),
-    )
-    statement = (
-        sa.select(
-            threads.c.subject_id,
-            threads.c.last_seq,
-            events.c.seq,
-            events.c.type,
-            events.c.turn,
-            events.c.body,
-            dialect_of(db.connection).as_text(events.c.created_at),
-        )
-        .select_from(joined)
-        .where(threads.c.tenant_id == db.tenant, threads.c.id == thread_id)
-        .order_by(events.c.seq)
-    )
-    found = db.rows(statement)
-    if not found:
+    """Return the events of a range, with the thread's owner and head, in one statement."""
+    values: dict[str, object] = {"in_tenant": db.tenant, "in_thread": thread_id}
+    if last is None:
+        values |= {"in_after": after, "in_through": min(after + limit, MAX_INTEGER)}
+    else:
+        values["in_last"] = last
+    found = db.fetch(_page(dialect_of(db.connection), last=last is not None), values)
+    # They come in order, though nothing says so. To sort what is sorted costs next to nothing.
+    rows = sorted(cast("Sequence[StoredEvent]", found), key=itemgetter(0))
+    if not rows:
         return None
-    subject, head = cast("tuple[str, int]", found[0][:2])
-    rows = [row[2:] for row in found if row[2] is not None]
-    return EventsRead(subject, head, cast("list[StoredEvent]", rows))
+    _, subject, head_seq, _, _ = rows[0]
+    return EventsRead(subject, head_seq, rows[1:])
 
 
 def thread_page(

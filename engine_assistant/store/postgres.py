@@ -1,8 +1,8 @@
 """Postgres: row locks, the server's clock, and plain events in one statement."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, cast
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -11,7 +11,7 @@ from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.machines import ThreadStatus, TurnState
 from engine_assistant.model.rows import EventRow
 from engine_assistant.model.times import truncated
-from engine_assistant.store.columns import Instant
+from engine_assistant.store.columns import Instant, is_any_of
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.tables import events, threads
@@ -21,10 +21,19 @@ __all__ = ["POSTGRES"]
 _SEPARATOR: Final = "\n"
 """JSON escapes control characters, so no body and no type holds one."""
 
+# Constants stand in the text of the statement: each parameter costs the driver a microsecond.
+_BETWEEN: Final = sa.literal_column("E'\\n'", sa.Text)
+_ZERO: Final[sa.ColumnElement[int]] = sa.literal_column("0", sa.Integer)
+_ONE: Final[sa.ColumnElement[int]] = sa.literal_column("1", sa.Integer)
+_THOUSAND: Final[sa.ColumnElement[int]] = sa.literal_column("1000", sa.Integer)
+_MILLISECONDS: Final = sa.literal_column("'milliseconds'", sa.Text)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _ONE_MOMENT: Final = ("repeatable read", "serializable")
 
 # Never rounded: a rounded clock could stand before an expiry that has passed.
-_CLOCK: Final = sa.func.date_trunc("milliseconds", sa.func.clock_timestamp(), type_=Instant())
+_CLOCK: Final = sa.func.date_trunc(_MILLISECONDS, sa.func.clock_timestamp(), type_=Instant())
 
 _TENANT: Final = sa.bindparam("in_tenant", type_=sa.Text)
 _THREAD: Final = sa.bindparam("in_thread", type_=sa.Text)
@@ -32,8 +41,22 @@ _COUNT: Final = sa.bindparam("in_count", type_=sa.BigInteger)
 _NUMBER: Final = sa.bindparam("in_batch", type_=sa.BigInteger)
 
 
+_SEEN: Final = (
+    threads.c.tenant_id,
+    threads.c.id,
+    threads.c.status,
+    threads.c.turn_state,
+    threads.c.last_seq,
+    threads.c.run_id,
+    threads.c.fence,
+    threads.c.stale_after,
+    threads.c.last_batch,
+)
+"""What an append looks at."""
+
+
 def _split(name: str) -> sa.Function[str]:
-    return sa.func.string_to_array(sa.bindparam(name, type_=sa.Text), _SEPARATOR)
+    return sa.func.string_to_array(sa.bindparam(name, type_=sa.Text), _BETWEEN)
 
 
 def _batch(*names: str) -> sa.TableValuedAlias:
@@ -49,12 +72,14 @@ def _batch(*names: str) -> sa.TableValuedAlias:
     )
 
 
-def _locked(*where: sa.ColumnElement[bool]) -> sa.CTE:
+def _locked(
+    *where: sa.ColumnElement[bool], columns: Iterable[sa.Column[Any]] = threads.c
+) -> sa.CTE:
     """Return the lock as a first arm.
 
     NO KEY UPDATE, because FOR UPDATE deadlocks against the foreign keys of the children.
     """
-    lock = sa.select(threads).where(*where).with_for_update(key_share=True)
+    lock = sa.select(*columns).where(*where).with_for_update(key_share=True)
     return lock.cte("locked").prefix_with("MATERIALIZED")
 
 
@@ -65,17 +90,17 @@ def _append_statement(*, numbered: bool, injected: bool) -> sa.Select[tuple[obje
     a guard on the table itself would see the snapshot from before a wait. For the same reason
     the clock stands on top of the locked row.
     """
-    locked = _locked(threads.c.tenant_id == _TENANT, threads.c.id == _THREAD)
+    locked = _locked(threads.c.tenant_id == _TENANT, threads.c.id == _THREAD, columns=_SEEN)
     clock = sa.bindparam("in_now", type_=Instant()) if injected else _CLOCK
     seen = sa.select(locked, clock.label("now")).cte("seen").prefix_with("MATERIALIZED")
     guards = [
         seen.c.fence == sa.bindparam("in_fence"),
         seen.c.run_id == sa.bindparam("in_run"),
-        seen.c.status == ThreadStatus.OPEN,
-        seen.c.turn_state == TurnState.OPEN,
+        is_any_of(seen.c.status, [ThreadStatus.OPEN]),
+        is_any_of(seen.c.turn_state, [TurnState.OPEN]),
     ]
     if numbered:
-        guards.append(seen.c.last_batch + 1 == _NUMBER)
+        guards.append(seen.c.last_batch + _ONE == _NUMBER)
     head = (
         sa.update(threads)
         .where(threads.c.tenant_id == seen.c.tenant_id, threads.c.id == seen.c.id, *guards)
@@ -105,21 +130,26 @@ def _append_statement(*, numbered: bool, injected: bool) -> sa.Select[tuple[obje
         )
         .cte("added")
     )
-    return sa.select(head).add_cte(added)
+    return sa.select(
+        head.c.last_seq,
+        head.c.turn,
+        sa.cast(sa.extract("epoch", head.c.now) * _THOUSAND, sa.BigInteger),
+        head.c.interrupt_requested_at.is_not(None),
+    ).add_cte(added)
 
 
 def _head_values(seen: sa.CTE, *, numbered: bool) -> dict[sa.Column[object], object]:
     """Return what an append makes of the thread row: its numbering, and its lease renewed."""
-    full_time = sa.func.make_interval(0, 0, 0, 0, 0, 0, seen.c.stale_after, type_=sa.Interval)
+    full_time = sa.func.make_interval(*[_ZERO] * 6, seen.c.stale_after, type_=sa.Interval)
     values: dict[sa.Column[object], object] = {
         threads.c.last_seq: seen.c.last_seq + _COUNT,
-        threads.c.lease_until: sa.func.date_trunc("milliseconds", seen.c.now + full_time),
+        threads.c.lease_until: sa.func.date_trunc(_MILLISECONDS, seen.c.now + full_time),
     }
     if numbered:
         values |= {
             threads.c.last_batch: _NUMBER,
             threads.c.batch_digest: sa.bindparam("in_digest"),
-            threads.c.batch_first_seq: seen.c.last_seq + 1,
+            threads.c.batch_first_seq: seen.c.last_seq + _ONE,
             threads.c.batch_last_seq: seen.c.last_seq + _COUNT,
         }
     return values
@@ -208,13 +238,16 @@ class _Postgres:
             if self.lock(db, key) is None:
                 return None
             values["in_now"] = truncated(db.clock())
-        statement = _APPEND[numbered, db.clock is not None]
-        row = db.execute(statement, values).mappings().one_or_none()
-        return None if row is None else Head(**row)
+        found = db.fetch(_APPEND[numbered, db.clock is not None], values)
+        if not found:
+            return None
+        last_seq, turn, milliseconds, interrupted = cast("tuple[int, int, int, bool]", found[0])
+        now = _EPOCH + timedelta(milliseconds=milliseconds)
+        return Head(last_seq, turn, now, interrupt_requested=interrupted)
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
         first = rows[0]
-        db.execute(
+        db.send(
             _INSERT,
             {
                 "in_tenant": db.tenant,
@@ -232,8 +265,9 @@ class _Postgres:
         return db.execute(statement).one_or_none() is not None
 
     def as_text(self, moment: sa.ColumnElement[datetime]) -> sa.ColumnElement[str]:
-        in_utc = sa.func.timezone("UTC", moment)
-        return sa.func.to_char(in_utc, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"', type_=sa.Text)
+        in_utc = sa.func.timezone(sa.literal_column("'UTC'", sa.Text), moment)
+        form = sa.literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'""", sa.Text)
+        return sa.func.to_char(in_utc, form, type_=sa.Text)
 
 
 POSTGRES: Final = _Postgres()

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -12,21 +11,23 @@ from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.machines import ThreadStatus, TurnState
 from engine_assistant.model.rows import EventRow
 from engine_assistant.model.times import to_text, truncated
-from engine_assistant.store.columns import Instant
+from engine_assistant.store.columns import is_any_of
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialect import Appending, Head
 from engine_assistant.store.tables import events, threads
 
 __all__ = ["SQLITE"]
 
+_ONE: Final[sa.ColumnElement[int]] = sa.literal_column("1", sa.Integer)
+
 
 def _append_statement(*, numbered: bool) -> sa.Update:
     """Build the head of a plain append: guards, numbering and renewal in one UPDATE."""
     count = sa.bindparam("in_count", type_=sa.BigInteger)
     until = sa.func.strftime(
-        "%Y-%m-%dT%H:%M:%fZ",
-        sa.bindparam("in_now", type_=Instant()),
-        sa.func.printf("+%.3f seconds", threads.c.stale_after),
+        sa.literal_column("'%Y-%m-%dT%H:%M:%fZ'"),
+        sa.bindparam("in_now", type_=sa.Text),
+        sa.func.printf(sa.literal_column("'+%.3f seconds'"), threads.c.stale_after),
         type_=sa.Text,
     )
     values = {threads.c.last_seq: threads.c.last_seq + count, threads.c.lease_until: until}
@@ -35,16 +36,16 @@ def _append_statement(*, numbered: bool) -> sa.Update:
         threads.c.id == sa.bindparam("in_thread"),
         threads.c.fence == sa.bindparam("in_fence"),
         threads.c.run_id == sa.bindparam("in_run"),
-        threads.c.status == ThreadStatus.OPEN,
-        threads.c.turn_state == TurnState.OPEN,
+        is_any_of(threads.c.status, [ThreadStatus.OPEN]),
+        is_any_of(threads.c.turn_state, [TurnState.OPEN]),
     ]
     if numbered:
         batch = sa.bindparam("in_batch", type_=sa.BigInteger)
-        guards.append(threads.c.last_batch + 1 == batch)
+        guards.append(threads.c.last_batch + _ONE == batch)
         values |= {
             threads.c.last_batch: batch,
             threads.c.batch_digest: sa.bindparam("in_digest"),
-            threads.c.batch_first_seq: threads.c.last_seq + 1,
+            threads.c.batch_first_seq: threads.c.last_seq + _ONE,
             threads.c.batch_last_seq: threads.c.last_seq + count,
         }
     return (
@@ -56,13 +57,7 @@ def _append_statement(*, numbered: bool) -> sa.Update:
 
 
 _APPEND: Final = {numbered: _append_statement(numbered=numbered) for numbered in (False, True)}
-
-
-@lru_cache(maxsize=16)
-def _insert_sql(dialect: sa.Dialect, schema: str | None) -> str:
-    """Compile the event insert once: the driver's executemany is the fastest there is."""
-    table = events if schema is None else events.to_metadata(sa.MetaData(), schema=schema)
-    return str(sa.insert(table).compile(dialect=dialect))
+_INSERT: Final = sa.insert(events)
 
 
 class _Sqlite:
@@ -112,50 +107,41 @@ class _Sqlite:
     def append(self, db: Database, batch: Appending) -> Head | None:
         self.begin_write(db)
         now = self.now(db)
+        at = to_text(now)
         values: dict[str, object] = {
             "in_tenant": db.tenant,
             "in_thread": batch.thread_id,
             "in_fence": batch.fence,
             "in_run": batch.run_id,
             "in_count": len(batch.bodies),
-            "in_now": now,
+            "in_now": at,
+            "in_batch": batch.batch,
+            "in_digest": batch.digest,
         }
-        if batch.batch is not None:
-            values |= {"in_batch": batch.batch, "in_digest": batch.digest}
-        row = db.execute(_APPEND[batch.batch is not None], values).mappings().one_or_none()
-        if row is None:
+        found = db.fetch(_APPEND[batch.batch is not None], values)
+        if not found:
             return None
-        head = Head(**row, now=now)
-        first = head.last_seq - len(batch.bodies) + 1
-        self.insert_events(
+        last_seq, turn, interrupted = cast("tuple[int, int, str | None]", found[0])
+        first = last_seq - len(batch.bodies) + 1
+        pairs = enumerate(zip(batch.types, batch.bodies, strict=True), first)
+        self._insert(
             db,
             batch.thread_id,
-            [
-                EventRow(seq=first + at, type=kind, turn=head.turn, body=body, created_at=now)
-                for at, (kind, body) in enumerate(zip(batch.types, batch.bodies, strict=True))
-            ],
+            [(seq, kind, turn, body, at) for seq, (kind, body) in pairs],
         )
-        return head
+        return Head(last_seq, turn, now, interrupt_requested=interrupted is not None)
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
-        # Compiled text is translated by nobody, so the host's own map is asked here.
-        mapped = db.connection.get_execution_options().get("schema_translate_map") or {}
-        sql = _insert_sql(db.connection.dialect, db.schema or mapped.get(None))
-        db.connection.exec_driver_sql(
-            sql,
-            [
-                (
-                    db.tenant,
-                    thread_id,
-                    row.seq,
-                    row.type,
-                    row.turn,
-                    row.body,
-                    to_text(row.created_at),
-                )
-                for row in rows
-            ],
+        self._insert(
+            db,
+            thread_id,
+            [(row.seq, row.type, row.turn, row.body, to_text(row.created_at)) for row in rows],
         )
+
+    def _insert(self, db: Database, thread_id: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Write by the driver's executemany: the fastest there is."""
+        key = (db.tenant, thread_id)
+        db.send_rows(_INSERT, [key + row for row in rows])
 
     def insert_new(self, db: Database, table: sa.Table, values: dict[str, object]) -> bool:
         statement = insert(table).values(values).on_conflict_do_nothing().returning(table.c[0])

@@ -225,6 +225,31 @@ def test_a_plain_append_in_autocommit_is_refused_on_sqlite(sqlite_url: str) -> N
 
 
 @pytest.mark.guarantee("G-GUEST-48")
+@pytest.mark.parametrize(
+    ("database", "style"),
+    [
+        ("sqlite_url", "qmark"),
+        ("sqlite_url", "named"),
+        ("sqlite_url", "numeric"),
+        ("postgres_url", "pyformat"),
+        ("postgres_url", "format"),
+    ],
+)
+def test_parameters_go_to_the_driver_in_the_hosts_style(
+    request: pytest.FixtureRequest, database: str, style: str
+) -> None:
+    engine = sa.create_engine(request.getfixturevalue(database), paramstyle=style)
+    assistant = Assistant(engine)
+    thread, fence = opened(assistant)
+    bot = assistant.acting_as(ROBOT)
+    bot.append_events(thread_id=thread, run_id="r1", fence=fence, events=[HELLO, HELLO], batch=1)
+    bot.append_events(thread_id=thread, run_id="r1", fence=fence, events=[PROPOSED, HELLO])
+    expected = ["text-delta", "text-delta", "tool-input", "text-delta"]
+    assert types(assistant.acting_as(ALICE), thread)[2:] == expected
+    engine.dispose()
+
+
+@pytest.mark.guarantee("G-GUEST-48")
 def test_a_hosts_plain_engine_serves_every_door(plain: sa.Engine, database_url: str) -> None:
     assistant = Assistant(plain)
     me, bot = assistant.acting_as(ALICE), assistant.acting_as(ROBOT)
