@@ -14,7 +14,8 @@ from rich.table import Table
 
 from benchmarks.measure import FULL, QUICK, Row
 from benchmarks.rows import GROUPS, Place
-from engine_assistant.testing import postgres
+from engine_assistant.testing.databases import postgres_database
+from engine_assistant.testing.postgres import PostgresServer, start
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,15 +51,11 @@ def _parser() -> argparse.ArgumentParser:
 @contextmanager
 def _database(given: str | None) -> Iterator[sa.URL]:
     """Make a database on the server that was given, or on one of our own."""
-    server = postgres.PostgresServer(sa.make_url(given)) if given else postgres.start(synced=True)
-    try:
-        name = server.create()
-        try:
-            yield server.address(name)
-        finally:
-            server.drop(name)
-    finally:
-        server.stop()
+    with (
+        PostgresServer(sa.make_url(given)) if given else start(synced=True) as server,
+        postgres_database(server) as url,
+    ):
+        yield sa.make_url(url)
 
 
 def _table(rows: Sequence[Row]) -> Table:

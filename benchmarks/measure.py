@@ -11,7 +11,10 @@ __all__ = ["FULL", "QUICK", "Row", "Sizes", "Work", "at_least", "at_most", "rate
 
 Work = Callable[[], object]
 
-_WARM_UP: Final = 20
+_STRETCH: Final = 10
+"""Calls in one turn: what streams an answer appends batch after batch."""
+
+_WARM_UP: Final = 8
 """Calls before anything counts: psycopg prepares a statement at its sixth use."""
 
 
@@ -75,17 +78,21 @@ def at_least(name: str, against: str, ours: float, other: float, least: float) -
 
 
 def timings(contenders: Mapping[str, Work], rounds: int) -> dict[str, float]:
-    """Answer the median duration of each contender, in seconds. They take turns, one call each."""
+    """Answer the median duration of each contender, in seconds.
+
+    They take turns, a few calls each.
+    """
     for work in contenders.values():
         for _ in range(min(rounds, _WARM_UP)):
             work()
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders.items())
-    for _ in range(rounds):
+    for _ in range(0, rounds, _STRETCH):
         for name, work in order:
-            start = time.perf_counter()
-            work()
-            taken[name].append(time.perf_counter() - start)
+            for _ in range(min(rounds, _STRETCH)):
+                start = time.perf_counter()
+                work()
+                taken[name].append(time.perf_counter() - start)
         # Whoever follows a slow neighbour should not always be the same.
         order.append(order.pop(0))
     return {name: statistics.median(times) for name, times in taken.items()}

@@ -1,8 +1,7 @@
 """The rows of the table, and the ratio that each may reach."""
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from benchmarks.measure import Row, Sizes, Work, at_least, at_most, rates, timin
 from benchmarks.raw import RawPostgres, RawSqlite, sent_by
 from benchmarks.stage import Stage, Talk, deltas
 from engine_assistant import make_engine
+from engine_assistant.testing.postgres import libpq
 
 __all__ = ["GROUPS", "Place"]
 
@@ -25,20 +25,17 @@ class Place:
     folder: Path
     sizes: Sizes
 
-    @property
-    def libpq(self) -> str:
-        """The database as psycopg reads it."""
-        url = self.postgres.set(drivername="postgresql")
-        return url.render_as_string(hide_password=False)
+    @contextmanager
+    def raw(self, talk: Talk, count: int = 0) -> Iterator[RawPostgres]:
+        """Open a bare connection that appends batches of `count` events."""
+        raw = RawPostgres(libpq(self.postgres), talk, deltas(count))
+        with closing(raw.connection):
+            yield raw
 
     def stage(self, *, connections: int = 1) -> Stage:
         """Answer the engine over Postgres, its pool just large enough."""
         url = self.postgres.set(drivername="postgresql+psycopg")
         return Stage(sa.create_engine(url, pool_size=connections, max_overflow=0))
-
-
-def _bodies(count: int) -> list[str]:
-    return [json.dumps(event, sort_keys=True, separators=(",", ":")) for event in deltas(count)]
 
 
 def _appending(stage: Stage, talk: Talk, count: int) -> Work:
@@ -52,15 +49,19 @@ def append_postgres(place: Place) -> Iterator[Row]:
     for count, most in ((8, 1.6), (64, 1.8)):
         talk = stage.talk()
         ours = _appending(stage, talk, count)
-        (sent,) = sent_by(stage, ours)
-        raw = RawPostgres(place.libpq, talk, _bodies(count))
-        with closing(raw.connection):
+        sent = sent_by(stage, ours)
+        # Each has a connection of its own, as ours has: they share no process of the server.
+        with (
+            place.raw(talk, count) as one,
+            place.raw(talk, count) as four,
+            place.raw(talk, count) as six,
+        ):
             found = timings(
                 {
                     "ours": ours,
-                    "one": raw.send(sent),
-                    "four": raw.append_in_four,
-                    "six": raw.append_in_six,
+                    "one": one.append_in_one(sent),
+                    "four": four.append_in_four,
+                    "six": six.append_in_six,
                 },
                 place.sizes.rounds,
             )
@@ -80,13 +81,15 @@ def append_threads(place: Place) -> Iterator[Row]:
         stage = place.stage(connections=writers)
         talks = [stage.talk() for _ in range(writers)]
         ours = [_appending(stage, talk, 8) for talk in talks]
-        raws = [RawPostgres(place.libpq, talk) for talk in talks]
-        theirs = [raw.send(sent_by(stage, work)[0]) for raw, work in zip(raws, ours, strict=True)]
-        found = rates(
-            {"ours": ours, "raw": theirs}, bouts=place.sizes.bouts, seconds=place.sizes.seconds
-        )
-        for raw in raws:
-            raw.connection.close()
+        with ExitStack() as stack:
+            raws = [stack.enter_context(place.raw(talk, 8)) for talk in talks]
+            theirs = [
+                raw.append_in_one(sent_by(stage, work))
+                for raw, work in zip(raws, ours, strict=True)
+            ]
+            found = rates(
+                {"ours": ours, "raw": theirs}, bouts=place.sizes.bouts, seconds=place.sizes.seconds
+            )
         stage.engine.dispose()
         name = f"append 8, Postgres, {writers} threads"
         yield at_least(name, "psycopg, the same", found["ours"], found["raw"], least)
@@ -111,7 +114,7 @@ def append_sqlite(place: Place) -> Iterator[Row]:
     path = place.folder / "benchmark.db"
     stage = Stage(make_engine(f"sqlite:///{path}"))
     for count, most in ((8, 2.2), (64, None)):
-        raw = RawSqlite(path, stage.talk(), _bodies(count))
+        raw = RawSqlite(path, stage.talk(), deltas(count))
         with closing(raw.connection):
             found = timings(
                 {"ours": _appending(stage, stage.talk(), count), "raw": raw.append},
@@ -134,9 +137,8 @@ def long_thread(place: Place) -> Iterator[Row]:
     )
     name = f"append 8, Postgres, history of {sizes.history:,}"
     yield at_most(name, "history of 100", found["long"], found["short"], 1.25)
-    raw = RawPostgres(place.libpq, talk)
     half, end = sizes.history // 2, sizes.history - sizes.page
-    with closing(raw.connection):
+    with place.raw(talk) as raw:
         for where, after in (("start", 0), ("middle", half), ("end", end)):
             yield from _pages(stage, raw, where, after, sizes)
     stage.engine.dispose()
@@ -155,7 +157,7 @@ def _pages(stage: Stage, raw: RawPostgres, where: str, after: int, sizes: Sizes)
     )
     for kind, other, against, most in (
         ("typed", "raw typed", "psycopg and one validation", 1.3),
-        ("json", "raw rows", "psycopg, rows alone", 1.2),
+        ("json", "raw rows", "psycopg, the rows alone", 1.2),
     ):
         name = f"read {limit:,} at the {where}, Postgres, {kind}"
         yield at_most(name, against, found[kind], found[other], most)

@@ -1,25 +1,29 @@
 """The stage of a benchmark: the engine over one database, and threads whose turn is open."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import sqlalchemy as sa
 
 from engine_assistant import RUN, USE, Assistant, Caller, Operations
 
-__all__ = ["BODY_BYTES", "TENANT", "Stage", "Talk", "deltas"]
+__all__ = ["BODY_BYTES", "TENANT", "Event", "Stage", "Talk", "deltas"]
 
 TENANT: Final = "acme"
 BODY_BYTES: Final = 199
 _FRAME: Final = '{"text":"","type":"text-delta"}'
 _FILL: Final = 128
 
+Event: TypeAlias = dict[str, object]
+"""An event as a host gives it."""
+
 _ALICE: Final = Caller(tenant=TENANT, principal="usr_alice", permissions={USE})
 _ROBOT: Final = Caller(tenant=TENANT, principal="sys_robot", permissions={RUN}, system=True)
 
 
-def deltas(count: int) -> list[dict[str, object]]:
+def deltas(count: int) -> list[Event]:
     """Answer events whose stored bodies have 199 bytes, as a host gives them."""
     text = ("A piece of an answer, neither short nor long. " * 5)[: BODY_BYTES - len(_FRAME)]
     return [{"type": "text-delta", "text": text} for _ in range(count)]
@@ -57,7 +61,7 @@ class Stage:
             history -= _FILL
         return talk
 
-    def append(self, talk: Talk, events: list[dict[str, object]]) -> None:
+    def append(self, talk: Talk, events: Sequence[Event]) -> None:
         """Append a batch."""
         self.run.append_events(
             thread_id=talk.thread_id, run_id=talk.run_id, fence=talk.fence, events=events

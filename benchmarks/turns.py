@@ -99,7 +99,7 @@ class Watch:
             finally:
                 self.computed.append(time.thread_time() - begun - self._of_this)
 
-        asyncio.Handle._run = timed  # type: ignore[method-assign] # noqa: SLF001
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment] # noqa: SLF001
         gc.callbacks.append(self._collecting)
         ticking = asyncio.create_task(self._tick())
         try:
