@@ -35,7 +35,7 @@ _PERMISSIONS: Final = (
     PermissionFact(
         key=RUN,
         holder=Holder.SYSTEM,
-        purpose="Hold the lease, write the assistant's side, claim executions.",
+        purpose="Hold the lease, write the assistant's side, claim executions, import threads.",
     ),
 )
 

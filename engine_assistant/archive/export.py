@@ -1,11 +1,12 @@
 """Writing archives: the rows of one thread at one moment, in their order.
 
-Each line is read back before it is given, so an archive that has its last line can be read. What
-is broken in the record is found now, and not when the archive is needed.
+Each line is read back before any is given, so whatever is given can be read. What is broken in the
+record is found now, and not when the archive is needed.
 """
 
 import hashlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Final
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from engine_assistant.archive.format import SUBJECT, THREAD, VERSION, ThreadFields
 from engine_assistant.archive.reading import Reader
 from engine_assistant.archive.sections import SECTIONS, Section
+from engine_assistant.archive.spool import Spool, new_spool
 from engine_assistant.context import Context
 from engine_assistant.doctor import reading
 from engine_assistant.doctor.reading import Columns
@@ -30,13 +32,14 @@ from engine_assistant.store import tables
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
 
-__all__ = ["export_subject", "export_thread", "lines_of"]
+__all__ = ["Around", "export_thread", "lines_of", "threads_of"]
 
 _PAGE: Final = 100
+_LAST: Final = b'{"end":"thread",'
 
 
-def export_thread(ctx: Context, thread_id: str) -> Generator[bytes, None, None]:
-    """Give one thread's archive line by line, in a snapshot of its own.
+def export_thread(ctx: Context, thread_id: str) -> Spool:
+    """Return one thread's archive, all of it read in one snapshot.
 
     Args:
         ctx: with a connection of a `reading_engine` that is in no transaction.
@@ -45,49 +48,74 @@ def export_thread(ctx: Context, thread_id: str) -> Generator[bytes, None, None]:
     Raises:
         PermissionDenied: the caller holds neither `use` nor `run`.
         NotFound: there is no such thread, or not for this caller.
-        Internal: the record cannot be archived. What was given before has no last line.
+        Internal: the record cannot be archived.
     """
     ctx.require((USE, RUN))
     wanted = GET_THREAD.parse({"thread_id": thread_id}, ctx.limits).thread_id
-    with ctx.connection.begin():
+    with ctx.connection.begin(), ExitStack() as unfinished:
         dialect_of(ctx.connection).begin_snapshot(ctx.database)
         thread = reading.thread_row(ctx.database, wanted)
         if thread is None or not may_read(ctx, str(thread["subject_id"])):
             raise not_found()
-        yield from lines_of(ctx.database, thread)
+        spool = unfinished.enter_context(new_spool())
+        for line in lines_of(ctx.database, thread):
+            # One by one: `writelines` would look only at its end whether memory is enough.
+            spool.write(line)
+        spool.seek(0)
+        unfinished.pop_all()
+    return spool
 
 
-def export_subject(ctx: Context, subject: str) -> Generator[bytes, None, None]:
-    """Give the archives of all threads that a person owns, in the order of their ids.
-
-    Each thread is read in a snapshot of its own. A first and a last line stand around them, so
-    that a file that was cut between two threads is noticed.
+def threads_of(ctx: Context, subject: str, after: str | None) -> list[str]:
+    """Return the ids of some threads that a person owns, in their order, after one of them.
 
     Raises:
         PermissionDenied: the caller holds neither `use` nor `run`, or it is another person and
             the caller holds neither `audit` nor `run`.
-        Internal: as for one thread.
     """
     ctx.require((USE, RUN))
     owner = LIST_THREADS.parse({"subject": subject}, ctx.limits).subject
     if owner != ctx.caller.principal and not (ctx.holds(AUDIT) or ctx.holds(RUN)):
         raise PermissionDenied(f"Another person's threads need {AUDIT}.", needs=AUDIT)
-    every = hashlib.sha256()
-    count = 0
-    head = _written({"archive": SUBJECT, "version": VERSION, "subject_id": owner})
-    every.update(head)
-    yield head
-    for thread_id in _owned(ctx.database, str(owner)):
-        with ctx.connection.begin():
-            dialect_of(ctx.connection).begin_snapshot(ctx.database)
-            thread = reading.thread_row(ctx.database, thread_id)
-            if thread is None:  # Erased since it was listed.
-                continue
-            for line in lines_of(ctx.database, thread):
-                every.update(line)
-                yield line
-        count += 1
-    yield _end("subject", threads=count, sha256=every.hexdigest())
+    threads = tables.threads
+    statement = (
+        sa.select(threads.c.id)
+        .where(threads.c.tenant_id == ctx.caller.tenant, threads.c.subject_id == owner)
+        .order_by(threads.c.id)
+        .limit(_PAGE)
+    )
+    if after is not None:
+        statement = statement.where(threads.c.id > after)
+    return [str(row[0]) for row in ctx.database.rows(statement)]
+
+
+class Around:
+    """What stands before and after the archives of one person's threads.
+
+    With it, a file that was cut between two threads is noticed.
+    """
+
+    def __init__(self, subject: str) -> None:
+        """Begin before the first archive."""
+        self._subject = subject
+        self._every = hashlib.sha256()
+        self._count = 0
+
+    def first(self) -> bytes:
+        """Return the first line."""
+        line = _written({"archive": SUBJECT, "version": VERSION, "subject_id": self._subject})
+        self._every.update(line)
+        return line
+
+    def take(self, line: bytes) -> bytes:
+        """Take a line of an archive, and return it."""
+        self._every.update(line)
+        self._count += line.startswith(_LAST)
+        return line
+
+    def last(self) -> bytes:
+        """Return the last line."""
+        return _end("subject", threads=self._count, sha256=self._every.hexdigest())
 
 
 def lines_of(db: Database, thread: Columns) -> Iterator[bytes]:
@@ -153,25 +181,6 @@ def _rows(db: Database, section: Section, thread_id: str) -> Iterator[Columns]:
                 "body": event.body,
                 "created_at": event.at,
             }
-
-
-def _owned(db: Database, subject: str) -> Iterator[str]:
-    """Walk the ids of a person's threads, each page in a transaction of its own."""
-    threads = tables.threads
-    page = (
-        sa.select(threads.c.id)
-        .where(threads.c.tenant_id == db.tenant, threads.c.subject_id == subject)
-        .order_by(threads.c.id)
-        .limit(_PAGE)
-    )
-    statement = page
-    while True:
-        with db.connection.begin():
-            ids = [str(row[0]) for row in db.rows(statement)]
-        yield from ids
-        if len(ids) < _PAGE:
-            return
-        statement = page.where(threads.c.id > ids[-1])
 
 
 def _end(name: str, **facts: int | str) -> bytes:

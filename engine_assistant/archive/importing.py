@@ -1,5 +1,6 @@
 """Bringing a thread in: all of it or nothing, and nothing that the doctor would find fault with."""
 
+from datetime import datetime
 from itertools import groupby, islice, zip_longest
 from operator import itemgetter
 from typing import Final
@@ -37,14 +38,17 @@ _PAGE: Final = 100
 """Rows that are written at a time."""
 
 
-def admit(caller: Caller) -> None:
+def admit(caller: Caller, *, cancel_open: bool) -> None:
     """Ask for the permission, before anything is read.
 
     Raises:
         PermissionDenied: the caller does not hold `run`.
+        ValidationFailed: what is to be done with what is open is not said with a bool.
     """
     if not caller.holds(RUN):
         raise PermissionDenied(f"This needs the permission {RUN}.", needs=RUN)
+    if type(cancel_open) is not bool:
+        raise ValidationFailed("cancel_open must be a bool.", path="cancel_open")
 
 
 def import_archive(ctx: Context, archive: Archive, *, cancel_open: bool) -> Imported:
@@ -100,15 +104,6 @@ def _imported(tenant: str, archive: Archive) -> ThreadRow:
     """Return the row of a thread that begins its life here: nobody holds its lease."""
     header = archive.header
     given = header.thread
-    times = {
-        name: None if text is None else from_text(text)
-        for name, text in (
-            ("open_since", given.open_since),
-            ("next_deadline", given.next_deadline),
-            ("interrupt_requested_at", given.interrupt_requested_at),
-            ("closed_at", given.closed_at),
-        )
-    }
     return ThreadRow(
         tenant_id=tenant,
         id=given.id,
@@ -118,6 +113,8 @@ def _imported(tenant: str, archive: Archive) -> ThreadRow:
         status=given.status,
         turn_state=given.turn_state,
         turn=given.turn,
+        open_since=_moment(given.open_since),
+        next_deadline=_moment(given.next_deadline),
         last_seq=given.last_seq,
         run_id=None,
         fence=given.fence,
@@ -127,15 +124,20 @@ def _imported(tenant: str, archive: Archive) -> ThreadRow:
         batch_digest=None,
         batch_first_seq=None,
         batch_last_seq=None,
+        interrupt_requested_at=_moment(given.interrupt_requested_at),
         milestones=given.milestones,
         created_at=from_text(given.created_at),
         last_active_at=from_text(given.last_active_at),
+        closed_at=_moment(given.closed_at),
         queued=given.queued,
         context_bytes=0,
         origin_tenant=None if header.origin_tenant == tenant else header.origin_tenant,
         import_digest=archive.digest,
-        **times,
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else from_text(text)
 
 
 def _there_already(db: Database, thread: ThreadRow, archive: Archive) -> Imported:

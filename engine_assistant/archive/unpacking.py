@@ -1,13 +1,10 @@
 """Taking a file in pieces: an archive in it is checked to its end before anything is done with it.
 
-An archive waits in a temporary file without a name, beyond its first megabyte. So no transaction
-waits for a file or a network, a damaged archive begins none, and what raced can be tried again.
+So a damaged archive begins no transaction, and what raced can be tried again.
 """
 
 import hashlib
 from collections.abc import Iterator
-from tempfile import SpooledTemporaryFile
-from typing import Final
 
 from engine_assistant.archive.format import (
     LONGEST_LINE,
@@ -19,11 +16,10 @@ from engine_assistant.archive.format import (
 )
 from engine_assistant.archive.reading import Reader, head_of, parsed, refuse, typed
 from engine_assistant.archive.sections import Section
+from engine_assistant.archive.spool import new_spool
 from engine_assistant.model.errors import Internal, ValidationFailed
 
 __all__ = ["Archive", "Unpacking"]
-
-_IN_MEMORY: Final = 1024 * 1024
 
 
 class Archive:
@@ -33,7 +29,7 @@ class Archive:
         """Begin after so many lines of the file."""
         self._before = before
         self._reader = Reader(before)
-        self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by `close`
+        self._file = new_spool()
 
     def take(self, line: bytes) -> bool:
         """Take the next line; return whether it was the last.

@@ -1,22 +1,25 @@
 """Archives through the synchronous front door: threads given out as lines, and taken in."""
 
 import time
-from collections.abc import Generator, Iterable
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
+from typing import TypeVar
 
 import sqlalchemy as sa
 
-from engine_assistant.archive.export import export_subject, export_thread
+from engine_assistant.archive.export import Around, export_thread, threads_of
 from engine_assistant.archive.importing import admit, import_archive, refusal
 from engine_assistant.archive.unpacking import Archive, Unpacking
 from engine_assistant.assistant.settings import Patience, Settings
-from engine_assistant.context import Caller
+from engine_assistant.context import Caller, Context
 from engine_assistant.doctor import reading_engine
-from engine_assistant.model.errors import Conflict, Raced, ValidationFailed
+from engine_assistant.model.errors import Conflict, NotFound, Raced, ValidationFailed
 from engine_assistant.model.views_archives import Imported, Refused
 from engine_assistant.store.faults import translated
 
 __all__ = ["Archives"]
+
+T = TypeVar("T")
 
 
 class Archives:
@@ -28,9 +31,9 @@ class Archives:
     def export_thread(self, caller: Caller, *, thread_id: str) -> Generator[bytes, None, None]:
         """Give a thread's archive line by line, all of it as it stood at one moment.
 
-        The same thread, unchanged, gives the same bytes, on either database. Nothing is asked
-        before the first line is taken, so that is where it raises. Whoever gives up early closes
-        it; without its last line an archive is refused everywhere.
+        The same thread, unchanged, gives the same bytes, on either database. All of it is read
+        before the first line is given, which is where it raises; then no transaction is open.
+        Without its last line an archive is refused everywhere.
 
         Args:
             caller: the owner, an auditor, or a system principal with `run`.
@@ -41,8 +44,8 @@ class Archives:
             NotFound: there is no such thread, or it is not for this caller.
             Internal: the record is broken in a place; the doctor says where.
         """
-        with translated(), reading_engine(self.engine).connect() as connection:
-            yield from export_thread(self._settings.context(connection, caller), thread_id)
+        with self._read(caller, lambda context: export_thread(context, thread_id)) as lines:
+            yield from lines
 
     def export_subject(self, caller: Caller, *, subject: str) -> Generator[bytes, None, None]:
         """Give the archives of every thread that a person owns, one after the other.
@@ -58,8 +61,17 @@ class Archives:
             PermissionDenied: it is another person, and the caller holds neither `audit` nor `run`.
             Internal: as for `export_thread`.
         """
-        with translated(), reading_engine(self.engine).connect() as connection:
-            yield from export_subject(self._settings.context(connection, caller), subject)
+        around, page = Around(subject), self._threads(caller, subject)
+        yield around.first()
+        while page:
+            for thread_id in page:
+                archive = self.export_thread(caller, thread_id=thread_id)
+                # Erased since it was listed, it is missing.
+                with suppress(NotFound), closing(archive) as lines:
+                    for line in lines:
+                        yield around.take(line)
+            page = self._threads(caller, subject, page[-1])
+        yield around.last()
 
     def import_thread(
         self, caller: Caller, lines: Iterable[bytes], *, cancel_open: bool = False
@@ -83,7 +95,7 @@ class Archives:
             Conflict: `thread_exists`, `key_reused`, or `archive_unsettled` when something in it is
                 not over.
         """
-        admit(caller)
+        admit(caller, cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             for piece in lines:
                 unpacking.feed_one(piece)
@@ -107,12 +119,20 @@ class Archives:
             PermissionDenied: the caller does not hold `run`.
             ValidationFailed: the file is damaged at `facts["line"]`.
         """
-        admit(caller)
+        admit(caller, cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             for piece in lines:
                 for archive in unpacking.feed(piece):
                     yield self._outcome(caller, archive, cancel_open=cancel_open)
             unpacking.end()
+
+    def _threads(self, caller: Caller, subject: str, after: str | None = None) -> list[str]:
+        return self._read(caller, lambda context: threads_of(context, subject, after))
+
+    def _read(self, caller: Caller, work: Callable[[Context], T]) -> T:
+        """Read on a connection that is given back before anything is given out."""
+        with translated(), reading_engine(self.engine).connect() as connection:
+            return work(self._settings.context(connection, caller))
 
     def _outcome(
         self, caller: Caller, archive: Archive, *, cancel_open: bool

@@ -6,30 +6,27 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Generator,
     Iterable,
 )
-from contextlib import closing
-from itertools import islice
-from typing import Final
+from contextlib import aclosing, closing, suppress
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from engine_assistant.archive.export import export_subject, export_thread
+from engine_assistant.archive.export import Around, export_thread, threads_of
 from engine_assistant.archive.importing import admit, import_archive, refusal
 from engine_assistant.archive.unpacking import Archive, Unpacking
 from engine_assistant.assistant.settings import Patience, Settings
 from engine_assistant.context import Caller, Context
 from engine_assistant.doctor import reading_engine
-from engine_assistant.model.errors import Conflict, Raced, ValidationFailed
+from engine_assistant.model.errors import Conflict, NotFound, Raced, ValidationFailed
 from engine_assistant.model.views_archives import Imported, Refused
 from engine_assistant.store.faults import translated
 
 __all__ = ["AsyncArchives"]
 
-_LINES: Final = 100
-"""How many lines are made at a time, between two that are given."""
+T = TypeVar("T")
 
 
 class AsyncArchives:
@@ -38,13 +35,27 @@ class AsyncArchives:
     engine: AsyncEngine
     _settings: Settings
 
-    def export_thread(self, caller: Caller, *, thread_id: str) -> AsyncGenerator[bytes, None]:
+    async def export_thread(self, caller: Caller, *, thread_id: str) -> AsyncGenerator[bytes, None]:
         """See `Archives.export_thread`."""
-        return self._export(caller, lambda context: export_thread(context, thread_id))
+        spool = await self._read(caller, lambda context: export_thread(context, thread_id))
+        with spool as lines:
+            for line in lines:
+                yield line
 
-    def export_subject(self, caller: Caller, *, subject: str) -> AsyncGenerator[bytes, None]:
+    async def export_subject(self, caller: Caller, *, subject: str) -> AsyncGenerator[bytes, None]:
         """See `Archives.export_subject`."""
-        return self._export(caller, lambda context: export_subject(context, subject))
+        around, page = Around(subject), await self._threads(caller, subject)
+        yield around.first()
+        while page:
+            for thread_id in page:
+                archive = self.export_thread(caller, thread_id=thread_id)
+                # Erased since it was listed, it is missing.
+                with suppress(NotFound):
+                    async with aclosing(archive) as lines:
+                        async for line in lines:
+                            yield around.take(line)
+            page = await self._threads(caller, subject, page[-1])
+        yield around.last()
 
     async def import_thread(
         self,
@@ -54,7 +65,7 @@ class AsyncArchives:
         cancel_open: bool = False,
     ) -> Imported:
         """See `Archives.import_thread`."""
-        admit(caller)
+        admit(caller, cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             async for piece in _each(lines):
                 unpacking.feed_one(piece)
@@ -68,7 +79,7 @@ class AsyncArchives:
         cancel_open: bool = False,
     ) -> AsyncGenerator[Imported | Refused, None]:
         """See `Archives.import_threads`."""
-        admit(caller)
+        admit(caller, cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             async for piece in _each(lines):
                 for archive in unpacking.feed(piece):
@@ -83,21 +94,15 @@ class AsyncArchives:
         except (Conflict, ValidationFailed) as error:
             return refusal(archive, error)
 
-    async def _export(
-        self, caller: Caller, lines_of: Callable[[Context], Generator[bytes, None, None]]
-    ) -> AsyncGenerator[bytes, None]:
+    async def _threads(self, caller: Caller, subject: str, after: str | None = None) -> list[str]:
+        return await self._read(caller, lambda context: threads_of(context, subject, after))
+
+    async def _read(self, caller: Caller, work: Callable[[Context], T]) -> T:
         with translated():
             async with reading_engine(self.engine).connect() as connection:
-                lines = await connection.run_sync(
-                    lambda plain: lines_of(self._settings.context(plain, caller))
+                return await connection.run_sync(
+                    lambda plain: work(self._settings.context(plain, caller))
                 )
-                try:
-                    while page := await connection.run_sync(lambda _: list(islice(lines, _LINES))):
-                        for line in page:
-                            yield line
-                finally:
-                    # Whoever gives up early leaves a transaction, which is to end here.
-                    await connection.run_sync(lambda _: lines.close())
 
     async def _import(self, caller: Caller, archive: Archive, *, cancel_open: bool) -> Imported:
         def attempt(connection: sa.Connection) -> Imported:

@@ -3,16 +3,21 @@
 import pytest
 import sqlalchemy as sa
 
-from engine_assistant import USE, Assistant, Caller, Conflict, ConflictReason
+from engine_assistant import USE, Assistant, Caller, Conflict, ConflictReason, make_engine
 from engine_assistant.archive.format import ThreadFields
 from engine_assistant.archive.sections import SECTIONS
 from engine_assistant.store import tables
 from engine_assistant.store.tables import METADATA
-from tests.rig.archives import archive_of, contents, keeper, value_of
+from tests.rig.archives import archive_of, contents, is_settled, keeper, value_of
 from tests.rig.record import TENANT, Record
 
-OPEN = ("running", "without a run", "waiting", "let go")
-"""Threads of the record in which something is not over."""
+
+def _archives(record: Record, *, settled: bool) -> dict[str, bytes]:
+    """Answer the archives of threads in which everything, or not everything, is over."""
+    made = {name: archive_of(record.assistant, one) for name, one in record.threads.items()}
+    found = {name: archive for name, archive in made.items() if is_settled(archive) is settled}
+    assert len(found) > 3
+    return found
 
 
 @pytest.mark.guarantee("G-ARCH-01")
@@ -76,10 +81,8 @@ def test_an_imported_thread_gives_its_archive_again(
     request: pytest.FixtureRequest, origin: str, tenant: str, target: Assistant
 ) -> None:
     record: Record = request.getfixturevalue(f"{origin}_record")
-    for name, thread_id in record.threads.items():
-        if name in OPEN:
-            continue
-        archive = archive_of(record.assistant, thread_id)
+    for name, archive in _archives(record, settled=True).items():
+        thread_id = record.threads[name]
         imported = target.import_thread(keeper(tenant), [archive])
         assert (imported.thread_id, imported.created) == (thread_id, True)
         assert imported.events == archive.count(b'\n{"event":')
@@ -92,13 +95,14 @@ def test_an_imported_thread_gives_its_archive_again(
 @pytest.mark.guarantee("G-ARCH-03")
 def test_rows_are_stored_as_they_were(sqlite_record: Record, target: Assistant) -> None:
     """Read by plain SQL, so that no fault of the export hides one of the import."""
-    threads = {name: one for name, one in sqlite_record.threads.items() if name not in OPEN}
-    for thread_id in threads.values():
-        target.import_thread(keeper(), [archive_of(sqlite_record.assistant, thread_id)])
+    archives = _archives(sqlite_record, settled=True)
+    for archive in archives.values():
+        target.import_thread(keeper(), [archive])
+    moved = {sqlite_record.threads[name] for name in archives}
     before, after = contents(sqlite_record.engine, TENANT), contents(target.engine)
     for section in SECTIONS:
         name = section.table.name
-        mine = [row for row in before[name] if row[1] in threads.values()]
+        mine = [row for row in before[name] if row[1] in moved]
         assert after[name] == mine, name
 
 
@@ -106,8 +110,7 @@ def test_rows_are_stored_as_they_were(sqlite_record: Record, target: Assistant) 
 def test_a_thread_in_the_middle_of_something_is_refused(
     sqlite_record: Record, target: Assistant
 ) -> None:
-    for name in OPEN:
-        archive = archive_of(sqlite_record.assistant, sqlite_record.threads[name])
+    for archive in _archives(sqlite_record, settled=False).values():
         with pytest.raises(Conflict) as refused:
             target.import_thread(keeper(), [archive])
         assert refused.value.reason is ConflictReason.ARCHIVE_UNSETTLED
@@ -118,15 +121,20 @@ def test_a_thread_in_the_middle_of_something_is_refused(
 def test_cancel_open_ends_it_as_the_stop_button_would(
     sqlite_record: Record, target: Assistant
 ) -> None:
-    for name in OPEN:
+    archives = _archives(sqlite_record, settled=False)
+    ended = 0
+    for name, archive in archives.items():
         thread_id = sqlite_record.threads[name]
-        archive = archive_of(sqlite_record.assistant, thread_id)
         assert target.import_thread(keeper(), [archive], cancel_open=True).created
         assert not target.import_thread(keeper(), [archive]).created, "the same archive again"
         owner = target.acting_as(Caller(tenant=TENANT, principal="usr_alice", permissions={USE}))
         assert owner.get_thread(thread_id=thread_id).turn_state == "idle"
         last = owner.read_events(thread_id=thread_id, last=1).events[0]
         assert (last.type, last.model_dump()["reason"]) == ("turn-finish", "interrupted")
+        inputs = owner.list_inputs(thread_id=thread_id).items
+        assert "queued" not in {one.state for one in inputs}
+        ended += sum(one.state == "cancelled" for one in inputs)
+    assert ended > 0, "somewhere a message waits"
     calls = owner.list_calls(thread_id=sqlite_record.threads["running"]).items
     assert {call.call_id: call.state.value for call in calls} == {
         "c1": "unknown",
@@ -136,7 +144,7 @@ def test_cancel_open_ends_it_as_the_stop_button_would(
     assert list(target.doctor()) == []
     kinds = [row[3] for row in contents(target.engine)["assistant_outbox"]]
     assert sorted(set(kinds)) == ["call-closed", "turn-finished"]
-    assert kinds.count("turn-finished") == len(OPEN)
+    assert kinds.count("turn-finished") == len(archives)
 
 
 @pytest.mark.guarantee("G-ARCH-05")
@@ -162,3 +170,31 @@ def test_a_tenant_that_gets_its_own_thread_back_keeps_what_it_has(walked: Record
         archive = archive_of(walked.assistant, thread_id)
         assert not walked.assistant.import_thread(keeper(), [archive]).created
     assert contents(walked.engine) == before
+
+
+@pytest.mark.guarantee("G-ARCH-03")
+def test_into_a_schema_of_its_own_and_out_of_it(
+    sqlite_record: Record, empty_postgres_url: str
+) -> None:
+    engine = make_engine(empty_postgres_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SCHEMA chat")
+    assistant = Assistant(engine, schema="chat")
+    assistant.migrate()
+    archives = _archives(sqlite_record, settled=True)
+    outcomes = assistant.import_threads(keeper(), archives.values())
+    assert all(one.created for one in outcomes)
+    for name, archive in archives.items():
+        assert archive_of(assistant, sqlite_record.threads[name]) == archive
+    assert list(assistant.doctor()) == []
+    engine.dispose()
+
+
+@pytest.mark.guarantee("G-ARCH-03", "G-ARCH-09")
+def test_on_a_sqlite_engine_that_nobody_prepared(sqlite_record: Record, sqlite_url: str) -> None:
+    bare = sa.create_engine(sqlite_url)
+    assistant = Assistant(bare)
+    archive = archive_of(sqlite_record.assistant, sqlite_record.threads["everyday"])
+    assert assistant.import_thread(keeper(), [archive]).created
+    assert archive_of(assistant, sqlite_record.threads["everyday"]) == archive
+    bare.dispose()

@@ -262,17 +262,15 @@ def test_what_is_damaged_ends_a_file_and_what_came_before_is_in(
         "UPDATE assistant_inputs SET key_digest = 'S3CRET'",
     ],
 )
-def test_a_broken_record_gives_no_whole_archive(engine: sa.Engine, harm: str) -> None:
+def test_a_broken_record_gives_nothing(engine: sa.Engine, harm: str) -> None:
     record = Record(engine)
     story = record.open("harmed").say().take().write(*words("hello")).rest()
     with engine.begin() as connection:
         connection.exec_driver_sql(harm)
-    given: list[bytes] = []
     with pytest.raises(Internal) as broken:
-        given.extend(record.assistant.export_thread(keeper(), thread_id=story.thread_id))
+        next(record.assistant.export_thread(keeper(), thread_id=story.thread_id))
     assert "doctor" in broken.value.message
     assert "S3CRET" not in str(broken.value.to_dict())
-    assert not [line for line in given if b'"end":"thread"' in line]
 
 
 @pytest.mark.guarantee("G-ARCH-19")

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from engine_assistant import RUN, Assistant, Caller
 from engine_assistant.store.tables import METADATA
 
-__all__ = ["archive_of", "contents", "keeper", "line_of", "sealed", "value_of"]
+__all__ = ["archive_of", "contents", "is_settled", "keeper", "line_of", "sealed", "value_of"]
 
 Value = dict[str, object]
 
@@ -24,6 +24,13 @@ def keeper(tenant: str = "acme") -> Caller:
 def archive_of(assistant: Assistant, thread_id: str, tenant: str = "acme") -> bytes:
     """Answer a thread's whole archive."""
     return b"".join(assistant.export_thread(keeper(tenant), thread_id=thread_id))
+
+
+def is_settled(archive: bytes) -> bool:
+    """Answer whether nothing in a thread is in the middle."""
+    thread = value_of(archive.splitlines()[0])["thread"]
+    assert isinstance(thread, dict)
+    return thread["turn_state"] == "idle" and thread["queued"] == 0
 
 
 def value_of(line: bytes) -> Value:
