@@ -53,7 +53,7 @@ def _model(name: str) -> Model:
     try:
         from engine_assistant.host.pydantic_ai import PydanticAIModel
     except ModuleNotFoundError as missing:
-        if missing.name != "pydantic_ai":
+        if (missing.name or "").partition(".")[0] != "pydantic_ai":
             raise
         raise Internal(
             "Models need an extra: pip install 'engine-assistant[host]'.", extra="host"
@@ -79,6 +79,12 @@ def _model(name: str) -> Model:
         raise Internal(
             f"The client of {provider} is missing: pip install 'pydantic-ai-slim[{provider}]'.",
             extra="host",
+        ) from None
+    except Exception as error:  # noqa: BLE001 - clients have many ways to be set up wrongly
+        raise Internal(
+            f"The client of {printable(name)} cannot be set up ({type(error).__name__})."
+            " Is its key in the environment?",
+            missing=True,
         ) from None
 
 
