@@ -21,7 +21,7 @@ ALICE: Final = Caller(tenant="acme", principal="usr_alice", permissions={USE}, c
 BOB: Final = Caller(tenant="acme", principal="usr_bob", permissions={USE})
 ROBOT: Final = Caller(tenant="acme", principal="sys_assistant", permissions={RUN}, system=True)
 
-LONGEST: Final = 60.0
+LONGEST: Final = 120.0
 
 
 def in_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:

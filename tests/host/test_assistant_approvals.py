@@ -1,10 +1,12 @@
 """Calls that people decide about: asked by one run, answered later, claimed and run by another."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from engine_assistant import Conflict, ConflictReason
+from engine_assistant import AsyncOperations, Caller, Conflict, ConflictReason
 from engine_assistant.host import Ask, Ended, PreparedCall, ToolCall, tool
-from engine_assistant.model.views import Thread
+from engine_assistant.model.views import CallView, Thread
 from engine_assistant.testing.clock import Clock
 from engine_assistant.testing.races import Barrier
 from engine_assistant.testing.replay import answer
@@ -244,6 +246,48 @@ async def test_of_three_calls_each_has_its_own_fate_and_exactly_one_result(
         by_order = [told[call.call_id] for call in proposed.calls]
         assert by_order[0] == {"refunded": 1}
         assert [result["code"] for result in by_order[1:]] == ["denied", "expired"]
+        await one.healthy()
+
+
+class Between:
+    """The engine, with something done before the host looks at a call."""
+
+    def __init__(self, one: Scene, do: Callable[[], Awaitable[None]]) -> None:
+        self._assistant = one.assistant
+        self._do = do
+        self.limits = one.assistant.limits
+
+    def acting_as(self, caller: Caller) -> AsyncOperations:
+        ops = self._assistant.acting_as(caller)
+        get_call = ops.get_call
+
+        async def meddled(**given: str) -> CallView:
+            await self._do()
+            return await get_call(**given)
+
+        ops.get_call = meddled
+        return ops
+
+
+@pytest.mark.guarantee("G-HOST-47")
+@in_loop
+async def test_a_denial_that_comes_while_a_run_looks_around_is_told_as_one(
+    sqlite_url: str,
+) -> None:
+    async with scene(sqlite_url) as one:
+        await asks(one, refund(1), refund(2))
+        first, second = await one.cards()
+        await one.decide(first, approved=True)
+        left = [second]
+
+        async def deny() -> None:
+            if left:
+                await one.decide(left.pop(), approved=False)
+
+        host = one.host(answer("I see."), tools=[refunding([])], assistant=Between(one, deny))
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        told, came = await results(one)
+        assert (told["code"], came) == ("denied", {"refunded": 1})
         await one.healthy()
 
 

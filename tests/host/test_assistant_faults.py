@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from engine_assistant import Caller
 from engine_assistant.host import (
+    Ask,
     AssistantMessage,
     Ended,
     Hooks,
@@ -23,7 +25,7 @@ from engine_assistant.host import (
     tool,
 )
 from engine_assistant.testing.replay import Attempt, answer
-from tests.host.assistants import Scene, in_loop, looking, scene
+from tests.host.assistants import Scene, in_loop, looking, refunding, scene, until
 
 SECRET = "my pin is 4711"
 
@@ -210,9 +212,6 @@ async def test_what_breaks_in_the_host_goes_to_its_log_and_not_into_the_record(
 
 @in_loop
 async def test_a_wrong_choice_of_approvers_ends_the_turn_and_nothing_runs(sqlite_url: str) -> None:
-    from engine_assistant.host import Ask
-    from tests.host.assistants import refunding
-
     done: list[object] = []
     async with scene(sqlite_url) as one:
         await one.say()
@@ -224,6 +223,39 @@ async def test_a_wrong_choice_of_approvers_ends_the_turn_and_nothing_runs(sqlite
         assert (await host.run_turn(one.thread_id)).ended is Ended.ERROR
         assert done == []
         await rests_and_works(one, "validation_failed")
+
+
+@pytest.mark.guarantee("G-HOST-61")
+@in_loop
+async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_record(
+    sqlite_url: str,
+) -> None:
+    """For a moment the host may not write: the words are lost, so the turn is not done."""
+    allowed, refused = [True], []
+
+    def may(key: str) -> bool:
+        if not allowed[0]:
+            refused.append(key)
+        return allowed[0]
+
+    async def was_refused() -> bool:
+        return bool(refused)
+
+    class Talker:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[object]:
+            allowed[0] = False
+            yield TextDelta(text="Hm")
+            await until(was_refused)
+            allowed[0] = True
+            yield FINAL
+
+    robot = Caller(tenant="acme", principal="sys_assistant", permissions=may, system=True)
+    async with scene(sqlite_url) as one:
+        await one.say()
+        assert (await one.host(model=Talker(), caller=robot).run_turn(one.thread_id)).ended is (
+            Ended.ERROR
+        )
+        await rests_and_works(one, "permission_denied")
 
 
 # ---------------------------------------------------------------- what it cost

@@ -87,7 +87,11 @@ class _Served(TypedDict):
 
 
 class Gate:
-    """The tools of one turn, as `Tools`."""
+    """The tools of one round of a turn, as `Tools`.
+
+    Attributes:
+        recorded: calls whose outcome came from the record, which has it.
+    """
 
     def __init__(
         self,
@@ -125,7 +129,7 @@ class Gate:
         """
         prepared = self._registry.prepare(call)
         left = self._past.calls.get(call.call_id)
-        if left is None:
+        if left is None or left.view.state is CallState.RUNNING:
             return await self._propose(prepared, step)
         match left.view.state:
             case CallState.AWAITING:

@@ -76,7 +76,7 @@ class AssistantHost:
         Raises:
             Conflict: `no_turn_open`: there is nothing to run; `run_in_progress`: another run is at
                 work; `thread_closed`.
-            AssistantError: the lease could not be taken, for another reason.
+            AssistantError: the record gives no lease for another reason, or takes no event at all.
         """
         ops = self.assistant.acting_as(self.caller)
         holding = await take(ops, thread_id, stale_after=self.stale_after)

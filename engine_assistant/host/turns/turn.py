@@ -30,8 +30,8 @@ from engine_assistant.host.turns.recording import Recording
 from engine_assistant.host.turns.report import Ended, TurnReport, Unsettled, told
 from engine_assistant.host.turns.writing import Scribe
 from engine_assistant.model.events import TurnError, TurnFinish
-from engine_assistant.model.machines import TurnState
-from engine_assistant.model.views import Thread
+from engine_assistant.model.machines import OPEN_CALLS, CallState, TurnState
+from engine_assistant.model.views import CallView, Thread
 from engine_assistant.model.views_history import History
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ _PATIENCE: Final = 2.0
 _DECIDED: Final = frozenset(
     {ConflictReason.NO_APPROVAL_PENDING, ConflictReason.EXECUTION_NOT_CLAIMED}
 )
+
+
+_ENDED: Final = frozenset(CallState) - {*OPEN_CALLS, CallState.UNKNOWN}
 
 
 class Turn:
@@ -74,6 +77,7 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn comes to rest
             if not isinstance(error, AssistantError):
                 _LOG.exception("The turn of thread %s broke.", self._thread_id)
+            self._scribe.forgive()
             await self._rest(told(error))
             return self.report(Ended.ERROR, error)
         except asyncio.CancelledError:
@@ -121,17 +125,22 @@ class Turn:
 
     async def _look(self, thread: Thread) -> Past:
         """Read everything that the turn goes on from."""
-        ops, thread_id = self._holding.ops, self._thread_id
-        history = await self._holding.read(
-            partial(ops.history, thread_id=thread_id, budget=self._host.budget)
-        )
-        calls: dict[str, Left] = {}
-        for result in pasts.undecided(history, thread):
-            view = await self._holding.read(
-                partial(ops.get_call, thread_id=thread_id, call_id=result.call_id)
-            )
-            calls[result.call_id] = Left(view, result)
+        history_of = partial(self._holding.ops.history, thread_id=self._thread_id)
+        while True:
+            history = await self._holding.read(partial(history_of, budget=self._host.budget))
+            calls = {
+                result.call_id: Left(await self._call(result.call_id), result)
+                for result in pasts.undecided(history, thread)
+            }
+            # One that has ended since the history was read has its result in the next one.
+            if not any(left.view.state in _ENDED for left in calls.values()):
+                break
         return pasts.tell(history, thread, calls, await self._private(history, thread))
+
+    async def _call(self, call_id: str) -> CallView:
+        return await self._holding.read(
+            partial(self._holding.ops.get_call, thread_id=self._thread_id, call_id=call_id)
+        )
 
     async def _private(self, history: History, thread: Thread) -> tuple[AssistantMessage, ...]:
         """Read the private context, if there is a message that it could belong to."""

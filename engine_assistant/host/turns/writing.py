@@ -85,8 +85,8 @@ class Scribe:
             LeaseLost: the lease is gone.
             AssistantError: the record refuses the batch. Nothing of it was kept.
         """
-        self._raise_failure()
         async with self._writing:
+            self._raise_failure()
             batch, self._held, self._bytes = [*self._held, *events], [], 0
             if not batch:
                 return
@@ -101,6 +101,10 @@ class Scribe:
             self._batch = number
             self._noted = news or self._noted
             self._holding.heard(interrupt_requested=told.interrupt_requested)
+
+    def forgive(self) -> None:
+        """Forget that a write which was put off failed: what comes next is all that matters."""
+        self._failure = None
 
     async def aclose(self) -> None:
         """Write nothing more. What is held back is forgotten."""
