@@ -118,11 +118,8 @@ CUT = {
         3,
         True,
     ),
-    "behind a call that is proposed anew": (
-        (say(), propose("c"), propose("c"), output("c"), STEP),
-        2,
-        False,
-    ),
+    "behind a result": ((say(), propose("c"), output("c"), word(), STEP), 3, True),
+    "behind a call that is proposed anew": ((say(), propose("c"), propose("c"), STEP), 2, False),
     "behind a call that was told, and is proposed anew": (
         (say(), propose("c"), STEP, propose("c"), word(), STEP),
         4,
