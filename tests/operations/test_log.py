@@ -71,17 +71,19 @@ def test_the_page_as_bytes_is_the_page_as_objects(play: Play) -> None:
         stage.bob.read_events_json(thread_id=thread_id)
 
 
-def _change(engine: Engine, seq: int, **values: str) -> None:
+def _change(engine: Engine, thread_id: str, seq: int, **values: str) -> None:
     with engine.begin() as connection:
         sets = ", ".join(f"{name} = :{name}" for name in values)
-        statement = sa.text(f"UPDATE assistant_events SET {sets} WHERE seq = :seq")
-        assert connection.execute(statement, {**values, "seq": seq}).rowcount == 1
+        which = "thread_id = :thread_id AND seq = :seq"
+        statement = sa.text(f"UPDATE assistant_events SET {sets} WHERE {which}")
+        key = {"thread_id": thread_id, "seq": seq}
+        assert connection.execute(statement, values | key).rowcount == 1
 
 
 @pytest.mark.guarantee("G-OPS-19")
 def test_an_event_of_a_newer_writer_is_read_as_unknown(stage: Stage, run: Values) -> None:
     body = '{"new":[1,"a\\u0000b"],"type":"shiny"}'
-    _change(stage.engine, 5, type="shiny", body=body)
+    _change(stage.engine, run["thread_id"], 5, type="shiny", body=body)
     page = stage.me.read_events(thread_id=run["thread_id"])
     event = page.events[4]
     assert isinstance(event, Unknown)
@@ -111,7 +113,7 @@ def test_an_event_of_a_newer_writer_is_read_as_unknown(stage: Stage, run: Values
     ],
 )
 def test_a_broken_event_is_named_by_its_number(stage: Stage, run: Values, body: str) -> None:
-    _change(stage.engine, 5, body=body)
+    _change(stage.engine, run["thread_id"], 5, body=body)
     for given in ({}, {"after": 3, "limit": 4}, {"last": 8}):
         with refused(Internal, seq=5) as refusal:
             stage.me.read_events(thread_id=run["thread_id"], **given)
@@ -128,7 +130,7 @@ def test_a_call_whose_event_is_broken_is_not_shown_as_something_else(play: Play)
         if event.type == "tool-input"
     )
     for body in ("{hunter2", "[]", '{"no":"input"}'):
-        _change(play.stage.engine, seq, body=body)
+        _change(play.stage.engine, play.thread_id, seq, body=body)
         with refused(Internal, seq=seq):
             play.stage.me.get_call(thread_id=play.thread_id, call_id="running")
 
