@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import fields
+from inspect import signature
 
 import pytest
 
-from engine_assistant.host import AssistantHost, Batching, Ended, Status
+from engine_assistant.host import AssistantHost, Batching, Ended, Service, Status
 from engine_assistant.model.events import TurnFinish
 from tests.rig.guest import python
 from tests.rig.pages import ROOT, run_snippets, snippets
@@ -15,7 +16,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_the_snippets_run_in_their_order(empty_database_url: str) -> None:
-    assert len(snippets(PAGE)) == 6
+    assert len(snippets(PAGE)) == 7
     run_snippets(PAGE, empty_database_url)
 
 
@@ -25,6 +26,16 @@ def test_the_table_of_what_a_host_is_given_is_that_of_the_code() -> None:
     said = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     assert said == [field.name for field in fields(AssistantHost)]
     assert f"`{Batching()!r}`" in table
+
+
+def test_the_table_of_what_a_service_is_given_is_that_of_the_code() -> None:
+    _, table = TEXT.split("| for a service | what it is for |\n|---|---|\n")
+    cells = [line.split("|")[1:3] for line in table.split("\n\n")[0].splitlines()]
+    given = list(signature(Service).parameters.values())
+    assert [name.strip(" `") for name, _ in cells] == [one.name for one in given]
+    said = {name.strip(" `"): said.rpartition("; ")[2].strip() for name, said in cells}
+    numbers = [one for one in given if isinstance(one.default, int | float)]
+    assert [f"{one.default:g}" for one in numbers] == [said[one.name] for one in numbers]
 
 
 def test_the_table_of_how_runs_end_is_that_of_the_code() -> None:
