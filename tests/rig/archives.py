@@ -30,7 +30,7 @@ def is_settled(archive: bytes) -> bool:
     """Answer whether nothing in a thread is in the middle."""
     thread = value_of(archive.splitlines()[0])["thread"]
     assert isinstance(thread, dict)
-    return thread["turn_state"] == "idle" and thread["queued"] == 0
+    return (thread["turn_state"], thread["queued"]) == ("idle", 0)
 
 
 def value_of(line: bytes) -> Value:
