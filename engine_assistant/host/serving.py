@@ -46,7 +46,8 @@ class Health:
         running: turns that it runs now.
         picked_up: turns that it has begun to run.
         failed: those that ended in an error, lost their lease, or could not be run here.
-        last_poll: when the record last said what there is to do; None before the first time.
+        last_poll: when the record last said what there is to do; None before the first time. It
+            is not asked while as many turns run as may.
         draining: it picks up nothing more.
     """
 

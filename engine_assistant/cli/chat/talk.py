@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from engine_assistant import AssistantError, AsyncOperations, Conflict
+from engine_assistant import AssistantError, AsyncOperations, Conflict, ConflictReason
 from engine_assistant.cli.chat.lines import Lines
 from engine_assistant.cli.chat.telling import Teller
 from engine_assistant.cli.exits import ExitCode
@@ -64,6 +64,7 @@ class Talk:
         self._approve = approve
         self._seen = 0
         self._refused = False
+        self._looking_on = False
 
     async def show_past(self) -> None:
         """Show the end of what was said before."""
@@ -137,9 +138,13 @@ class Talk:
         """
         try:
             report = running.result()
-        except Conflict:
+        except Conflict as refused:
+            if refused.reason is ConflictReason.RUN_IN_PROGRESS and not self._looking_on:
+                self._looking_on = True
+                self._teller.say("(Another process has this turn. Looking on.)")
             await self._pause()
             return
+        self._looking_on = False
         if report.ended is Ended.RELEASED:
             self._teller.error("an approved call cannot run here; are its --tools given?")
             raise _Left(ExitCode.FAILED)
