@@ -385,7 +385,10 @@ def test_r47_a_turn_that_was_taken_over_is_not_given_up_unseen(
 def test_r48_a_thread_and_its_queue_are_read_of_one_moment(arena: Arena) -> None:
     """While the end of a turn has been written and not committed, a reader sees it before."""
     scene, _ = arena.lined_up("next")
-    with arena.holding(append(scene, finish())) as (_, gate):
+    with arena.holding(append(scene, finish()), keep=True) as (ahead, gate):
         head = arena.head(scene.thread_id)
         assert (head.turn, head.turn_state, head.queued) == (1, TurnState.OPEN, 1)
+        assert waiting(arena, scene.thread_id) == ["next"]
         gate.release()
+        assert ahead.join().error is None
+    assert said(arena, scene.thread_id) == [(1, "hello"), (2, "next")]

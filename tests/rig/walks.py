@@ -455,5 +455,6 @@ class Walk(RuleBasedStateMachine):
     def teardown(self) -> None:
         for name, call in self.model.calls.items():
             assert self.stage.call(name).result == call.result, name
+        assert list(self.stage.assistant.doctor(thread_id=self.stage.thread_id)) == []
         # An ended walk must not be among the threads that another walk finds runnable.
         self.stage.owner.close_thread(thread_id=self.stage.thread_id)
