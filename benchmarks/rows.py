@@ -163,10 +163,50 @@ def _pages(stage: Stage, raw: RawPostgres, where: str, after: int, sizes: Sizes)
         yield at_most(name, against, found[kind], found[other], most)
 
 
+def model_history(place: Place) -> Iterator[Row]:
+    """What a model is told of a long thread: a price for each event, and none behind a summary."""
+    stage, sizes = place.stage(), place.sizes
+    length = sizes.history
+    tail = max(length // 1000, 1)
+    long, short, brief = (stage.talk(count) for count in (length, length // 10, tail))
+    with stage.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
+    rounds = max(sizes.reads // 10, 3)
+    found = timings(
+        {
+            "long": lambda: stage.person.history(thread_id=long.thread_id),
+            "short": lambda: stage.person.history(thread_id=short.thread_id),
+            "refused": lambda: stage.refused_summary(long),
+            "refused short": lambda: stage.refused_summary(short),
+        },
+        rounds,
+    )
+    for what, ours, other in (
+        ("history", found["long"], found["short"]),
+        ("a summary, judged", found["refused"], found["refused short"]),
+    ):
+        name = f"{what}, {length:,} events, Postgres, a tenth"
+        yield at_most(name, f"{length // 10:,} events", ours / 10, other, 1.4)
+    stage.summarise(long)
+    for talk in (long, brief):
+        stage.append(talk, deltas(tail))
+    found = timings(
+        {
+            "long": lambda: stage.person.history(thread_id=long.thread_id),
+            "brief": lambda: stage.person.history(thread_id=brief.thread_id),
+        },
+        sizes.reads,
+    )
+    name = f"history behind a summary of {length:,} events, Postgres"
+    yield at_most(name, f"a thread of {2 * tail:,}", found["long"], found["brief"], 1.25)
+    stage.engine.dispose()
+
+
 GROUPS: Final[dict[str, Callable[[Place], Iterator[Row]]]] = {
     "append-postgres": append_postgres,
     "append-threads": append_threads,
     "append-one-thread": append_one_thread,
     "append-sqlite": append_sqlite,
     "long-thread": long_thread,
+    "history": model_history,
 }

@@ -2,12 +2,13 @@
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import sqlalchemy as sa
 
-from engine_assistant import RUN, USE, Assistant, Caller, Operations
+from engine_assistant import RUN, USE, Assistant, Caller, Conflict, Operations
 
 __all__ = ["BODY_BYTES", "TENANT", "Event", "Stage", "Talk", "deltas"]
 
@@ -65,4 +66,23 @@ class Stage:
         """Append a batch."""
         self.run.append_events(
             thread_id=talk.thread_id, run_id=talk.run_id, fence=talk.fence, events=events
+        )
+
+    def refused_summary(self, talk: Talk) -> None:
+        """Ask for a summary of an answer that goes on: it is judged like any, and refused."""
+        with suppress(Conflict):
+            self._compact(talk, self.run.get_thread(thread_id=talk.thread_id).last_seq)
+
+    def summarise(self, talk: Talk) -> None:
+        """Let a summary stand for all that a thread holds."""
+        self.append(talk, [{"type": "step-finish"}])
+        self._compact(talk, self.run.get_thread(thread_id=talk.thread_id).last_seq)
+
+    def _compact(self, talk: Talk, head: int) -> None:
+        self.run.compact(
+            thread_id=talk.thread_id,
+            from_seq=1,
+            to_seq=head,
+            summary="They talked.",
+            expected_head=head,
         )
