@@ -193,7 +193,7 @@ class Stage:
         waits = self.me.send_message(thread_id=busy, text="Second", when_busy="queue", key="m-2")
         head = self.me.get_thread(thread_id=str(run["thread_id"])).last_seq
         lost = self.lose()
-        self.bot.call("assistant/put-context", {**run, "state": "private"})
+        self.bot.call("assistant/put-context", {**lost, "state": "private"})
         return Play(self, run, digests, idle, file.id, busy, waits.input_id, head, lost)
 
 
@@ -249,8 +249,8 @@ _RIGHT: dict[str, Callable[[Play], Values]] = {
         "step": "s1",
         "first_output": True,
     },
-    "assistant/put-context": lambda p: {**p.run, "state": "opaque"},
-    "assistant/get-context": lambda p: dict(p.run),
+    "assistant/put-context": lambda p: {**p.lost, "state": "opaque"},
+    "assistant/get-context": lambda p: dict(p.lost),
     "assistant/retry-call": lambda p: {
         **p.lost,
         "call_id": "lost",
