@@ -152,7 +152,7 @@ class Stage:
         run = self.open_turn("r0")
         self.propose(run, call_id, **{"repeatable": True, **given})
         self.approve(run, call_id, self.ask(run, call_id)["usr_alice"])
-        self.claim(run, call_id)
+        self.claim(run, call_id, **{name: given[name] for name in ("input",) if name in given})
         self.bot.release_run(thread_id=str(run["thread_id"]), run_id="r0", fence=1)
         return self.take(str(run["thread_id"]))
 
