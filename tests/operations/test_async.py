@@ -101,6 +101,7 @@ def _walk(call: Call, tenant: str) -> Iterator[dict[str, object]]:
     yield from _told(do, at)
     yield do(ALICE, "close-thread", **at)
     yield from _busy(do)
+    yield from _recovered(do)
     yield do(ALICE, "no-such-operation")
 
 
@@ -119,6 +120,36 @@ def _told(do: Do, at: Values) -> Iterator[dict[str, object]]:
     yield do(ROBOT, "seed-thread", **seeds)
     yield do(ROBOT, "seed-thread", **seeds)
     yield do(ROBOT, "seed-thread", **seeds, title="Another")
+
+
+def _recovered(do: Do) -> Iterator[dict[str, object]]:
+    """Runs as a record, private context, and calls that nobody can tell of."""
+    at = {"thread_id": do(ALICE, "create-thread")["id"]}
+    do(ALICE, "send-message", **at, text="one")
+    lost = {**at, "run_id": "r0", "fence": do(ROBOT, "acquire-run", **at, run_id="r0")["fence"]}
+    proposals = [propose(call_id, repeatable=call_id != "z") for call_id in "xyz"]
+    usage = {"input": {"value": 3, "provenance": "reported"}}
+    yield do(ROBOT, "append-events", **lost, events=proposals, usage=usage)
+    does = {"operation_id": "o", "kind": "model", "phase": "asked"}
+    yield do(ROBOT, "record-operation", **lost, **does)
+    yield do(ROBOT, "record-operation", **lost, **does, step="s", first_output=True)
+    yield do(ROBOT, "put-context", **lost, state="opaque")
+    yield do(ROBOT, "release-run", **lost)
+    run = {**at, "run_id": "r1", "fence": do(ROBOT, "acquire-run", **at, run_id="r1")["fence"]}
+    yield do(ROBOT, "get-context", **run)
+    yield do(ROBOT, "get-context", **lost)
+    yield do(ROBOT, "retry-call", **run, call_id="x", attempt=1)
+    yield do(ROBOT, "retry-call", **run, call_id="x", attempt=1)
+    yield do(ROBOT, "retry-call", **run, call_id="x")
+    yield do(ROBOT, "retry-call", **run, call_id="y", **ASKED, input=INPUT)
+    yield do(ROBOT, "retry-call", **run, call_id="z")
+    yield do(BOB, "resolve-unknown", **at, call_id="y", happened=True)
+    yield do(ALICE, "resolve-unknown", **at, call_id="y", happened=True, output=[1])
+    yield do(ALICE, "resolve-unknown", **at, call_id="y", happened=True, output=[1])
+    yield do(ALICE, "resolve-unknown", **at, call_id="z", happened=False, reason="I looked")
+    yield do(ALICE, "list-runs", **at, limit=1)
+    yield do(ALICE, "get-run", **at, fence=1)
+    yield do(BOB, "get-run", **at, fence=1)
 
 
 def _busy(do: Do) -> Iterator[dict[str, object]]:

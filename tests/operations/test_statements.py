@@ -42,6 +42,13 @@ ACTS: Final[dict[str, Act]] = {
         thread_id=play.busy
     ),
     "append: the end of the turn": _append({"type": "turn-error", "code": "c", "message": "m"}),
+    "put_context: the first one": lambda play: play.stage.bot.put_context(**play.run, state="s"),
+    "append: with usage": lambda play: play.stage.bot.append_events(
+        **play.run,
+        events=[delta("x")],
+        usage={"input": {"value": 1, "provenance": "reported"}},
+    ),
+    "append: the end of a private turn": lambda play: play.stage.rest(play.lost),
     "read_events_json": lambda play: play.stage.me.read_events_json(thread_id=play.thread_id),
     "list_runnable": lambda play: play.stage.assistant.list_runnable(),
 }
@@ -77,6 +84,16 @@ assistant/edit-input                  4         3            5
 assistant/cancel-input                5         4            6
 assistant/take-inputs                 3         2            4
 assistant/abandon-turn               14        13           15
+assistant/record-operation            5         4            6
+assistant/list-runs                   2         1            1
+assistant/get-run                     2         1            1
+assistant/put-context                 5         4            6
+assistant/get-context                 2         1            1
+assistant/retry-call                  7         6            8
+assistant/resolve-unknown             6         5            7
+put_context: the first one            4         3            5
+append: with usage                    6         5            7
+append: the end of a private turn     9         8           10
 send_message: it waits                6         5            7
 interrupt_turn: the next opens        8         7            9
 append: 256 deltas                    3         1            1
