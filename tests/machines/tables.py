@@ -49,52 +49,67 @@ unknown           | call_state | call_state | call_state | call_state           
 # What the door answers. `not_found`: no row is there for this person to decide. `run_fenced`:
 # the call was never claimed, so no fence could be right.
 PROPOSED = read_table("""
-situation           | tool-input | another tool | request           | reissue           | tool-output           | tool-error
-running             | running    | call_state   | awaiting-approval | call_state        | done                  | failed
-awaiting            | call_state | call_state   | call_state        | awaiting-approval | approval_required     | approval_required
-awaiting, lapsed    | call_state | call_state   | call_state        | awaiting-approval | approval_required     | approval_required
-approved            | call_state | call_state   | call_state        | awaiting-approval | execution_not_claimed | failed
-approved, lapsed    | call_state | call_state   | call_state        | awaiting-approval | execution_not_claimed | expired
-denied              | call_state | call_state   | call_state        | call_state        | approval_denied       | approval_denied
-executing           | call_state | call_state   | call_state        | call_state        | done                  | failed
-done, ungated       | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-done, gated         | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-failed, ungated     | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-failed, gated       | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-failed, unclaimed   | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-expired, unanswered | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-expired, unclaimed  | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-superseded          | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-cancelled, ungated  | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-cancelled, awaiting | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-cancelled, approved | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
-unknown, ungated    | call_state | call_state   | call_state        | call_state        | call_state            | call_state
-unknown, gated      | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+situation                    | tool-input | another tool | request           | reissue           | tool-output           | tool-error
+running                      | running    | call_state   | awaiting-approval | call_state        | done                  | failed
+awaiting                     | call_state | call_state   | call_state        | awaiting-approval | approval_required     | approval_required
+awaiting, lapsed             | call_state | call_state   | call_state        | awaiting-approval | approval_required     | approval_required
+approved                     | call_state | call_state   | call_state        | awaiting-approval | execution_not_claimed | failed
+approved, lapsed             | call_state | call_state   | call_state        | awaiting-approval | execution_not_claimed | expired
+denied                       | call_state | call_state   | call_state        | call_state        | approval_denied       | approval_denied
+executing                    | call_state | call_state   | call_state        | call_state        | done                  | failed
+done, ungated                | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+done, gated                  | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+failed, ungated              | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+failed, gated                | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+failed, unclaimed            | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+expired, unanswered          | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+expired, unclaimed           | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+superseded                   | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+cancelled, ungated           | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+cancelled, awaiting          | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+cancelled, approved          | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
+unknown, ungated             | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+unknown, gated               | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+unknown, ungated, repeatable | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+unknown, gated, repeatable   | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+unknown, lapsed              | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+running, again               | running    | call_state   | awaiting-approval | call_state        | done                  | failed
+executing, again             | call_state | call_state   | call_state        | call_state        | done                  | failed
+done, resolved               | call_state | call_state   | call_state        | call_state        | call_state            | call_state
+cancelled, resolved          | call_state | call_state   | call_state        | call_state        | call_closed           | call_closed
 """)  # noqa: E501 - a table is read across
 
-# Columns `output` and `error` are the late results that settle_execution brings.
+# Columns `output` and `error` are the late results that settle_execution brings; `happened` and
+# `did not` are what the owner says.
 DECIDED = read_table("""
-situation           | approve          | deny             | claim             | output     | error
-running             | not_found        | not_found        | call_state        | call_state | call_state
-awaiting            | approved         | denied           | approval_required | run_fenced | run_fenced
-awaiting, lapsed    | approval_expired | denied           | approval_required | run_fenced | run_fenced
-approved            | already_resolved | already_resolved | executing         | run_fenced | run_fenced
-approved, lapsed    | already_resolved | already_resolved | approval_expired  | run_fenced | run_fenced
-denied              | already_resolved | already_resolved | approval_denied   | run_fenced | run_fenced
-executing           | already_resolved | already_resolved | already_executed  | done       | failed
-done, ungated       | not_found        | not_found        | call_state        | call_state | call_state
-done, gated         | already_resolved | already_resolved | already_executed  | call_state | call_state
-failed, ungated     | not_found        | not_found        | call_state        | call_state | call_state
-failed, gated       | already_resolved | already_resolved | already_executed  | call_state | call_state
-failed, unclaimed   | already_resolved | already_resolved | already_executed  | run_fenced | run_fenced
-expired, unanswered | approval_expired | approval_expired | approval_expired  | run_fenced | run_fenced
-expired, unclaimed  | approval_expired | approval_expired | approval_expired  | run_fenced | run_fenced
-superseded          | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced
-cancelled, ungated  | not_found        | not_found        | call_state        | call_state | call_state
-cancelled, awaiting | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced
-cancelled, approved | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced
-unknown, ungated    | not_found        | not_found        | call_state        | done       | failed
-unknown, gated      | already_resolved | already_resolved | already_executed  | done       | failed
+situation                    | approve          | deny             | claim             | output     | error      | retry            | happened   | did not
+running                      | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
+awaiting                     | approved         | denied           | approval_required | run_fenced | run_fenced | call_state       | call_state | call_state
+awaiting, lapsed             | approval_expired | denied           | approval_required | run_fenced | run_fenced | call_state       | call_state | call_state
+approved                     | already_resolved | already_resolved | executing         | run_fenced | run_fenced | call_state       | call_state | call_state
+approved, lapsed             | already_resolved | already_resolved | approval_expired  | run_fenced | run_fenced | call_state       | call_state | call_state
+denied                       | already_resolved | already_resolved | approval_denied   | run_fenced | run_fenced | call_state       | call_state | call_state
+executing                    | already_resolved | already_resolved | already_executed  | done       | failed     | call_state       | call_state | call_state
+done, ungated                | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
+done, gated                  | already_resolved | already_resolved | already_executed  | call_state | call_state | call_state       | call_state | call_state
+failed, ungated              | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
+failed, gated                | already_resolved | already_resolved | already_executed  | call_state | call_state | call_state       | call_state | call_state
+failed, unclaimed            | already_resolved | already_resolved | already_executed  | run_fenced | run_fenced | call_state       | call_state | call_state
+expired, unanswered          | approval_expired | approval_expired | approval_expired  | run_fenced | run_fenced | call_state       | call_state | call_state
+expired, unclaimed           | approval_expired | approval_expired | approval_expired  | run_fenced | run_fenced | call_state       | call_state | call_state
+superseded                   | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced | call_state       | call_state | call_state
+cancelled, ungated           | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
+cancelled, awaiting          | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced | call_state       | call_state | call_state
+cancelled, approved          | call_closed      | call_closed      | call_closed       | run_fenced | run_fenced | call_state       | call_state | call_state
+unknown, ungated             | not_found        | not_found        | call_state        | done       | failed     | not_repeatable   | done       | cancelled
+unknown, gated               | already_resolved | already_resolved | already_executed  | done       | failed     | not_repeatable   | done       | cancelled
+unknown, ungated, repeatable | not_found        | not_found        | call_state        | done       | failed     | running          | done       | cancelled
+unknown, gated, repeatable   | already_resolved | already_resolved | already_executed  | done       | failed     | executing        | done       | cancelled
+unknown, lapsed              | already_resolved | already_resolved | already_executed  | done       | failed     | approval_expired | done       | cancelled
+running, again               | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
+executing, again             | already_resolved | already_resolved | already_executed  | done       | failed     | call_state       | call_state | call_state
+done, resolved               | already_resolved | already_resolved | already_executed  | call_state | call_state | call_state       | call_state | call_state
+cancelled, resolved          | not_found        | not_found        | call_state        | call_state | call_state | call_state       | call_state | call_state
 """)  # noqa: E501 - a table is read across
 
 APPROVALS = {
@@ -118,5 +133,12 @@ APPROVALS = {
     "cancelled, approved": {"usr_alice": "approved"},
     "unknown, ungated": {},
     "unknown, gated": {"usr_alice": "approved"},
+    "unknown, ungated, repeatable": {},
+    "unknown, gated, repeatable": {"usr_alice": "approved"},
+    "unknown, lapsed": {"usr_alice": "approved"},
+    "running, again": {},
+    "executing, again": {"usr_alice": "approved"},
+    "done, resolved": {"usr_alice": "approved"},
+    "cancelled, resolved": {},
 }
 """How the approvals of a call stand in each situation."""

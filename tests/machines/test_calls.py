@@ -113,7 +113,20 @@ ACTS: Mapping[str, tuple[str, list[str], Act]] = {
     "claim, numbered": ("claim", ["execution-claimed"], lambda s: _claim(s, 7)),
     "settle output": ("output", ["tool-output"], _settle_output),
     "settle error": ("error", ["tool-error"], _settle_error),
+    "retry": ("retry", ["call-retried"], lambda s: s.retry(C)),
+    "it happened": (
+        "happened",
+        ["unknown-resolved"],
+        lambda s: s.resolve(C, happened=True, output="learnt"),
+    ),
+    "it did not": (
+        "did not",
+        ["unknown-resolved"],
+        lambda s: s.resolve(C, happened=False, reason="looked"),
+    ),
 }
+INSTEAD = {"expired": "call-closed", "executing": "execution-claimed"}
+"""Which event it is after all, where the call ends or goes on in this state."""
 CELLS = {name: {**PROPOSED[name], **DECIDED[name]} for name in SITUATIONS}
 
 
@@ -145,8 +158,7 @@ def test_what_is_admitted_moves_the_call_and_leaves_its_event(engine: Engine, na
         seq = stage.last_seq()
         assert attempt(stage, do) is None, act
         assert (stage.state(C), stage.turn()) == (wanted, "open"), act
-        left = [*leaves[:-1], "call-closed"] if wanted == "expired" else leaves
-        assert types_after(stage, seq) == left, act
+        assert types_after(stage, seq) == [*leaves[:-1], INSTEAD.get(wanted, leaves[-1])], act
 
 
 @pytest.mark.guarantee("G-MACH-04")
@@ -207,6 +219,8 @@ NOT_A_RUNS: Mapping[str, Fields] = {
         "request_digest": NO_DIGEST,
     },
     "call-closed": {"call_id": C, "state": "cancelled", "why": "because"},
+    "call-retried": {"call_id": C, "run_id": "run-1", "fence": 1},
+    "unknown-resolved": {"call_id": C, "happened": True, "author": "usr_alice"},
 }
 
 
@@ -248,7 +262,12 @@ def test_nothing_is_done_to_a_call_that_nobody_proposed(engine: Engine) -> None:
             thread_id=stage.thread_id, call_id=C, claimed_fence=stage.fence, output=None
         )
 
-    assert attempt(stage, settle) == "not_found"
+    for act in (
+        settle,
+        lambda s: s.bot.retry_call(**s.held, call_id=C),
+        lambda s: s.resolve(C, happened=True),
+    ):
+        assert attempt(stage, act) == "not_found"
 
 
 @pytest.mark.guarantee("G-MACH-06")

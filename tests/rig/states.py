@@ -117,8 +117,8 @@ class Stage:
         self.bot.append_events(**self.held, events=events)
         return self
 
-    def propose(self, call: str) -> Stage:
-        return self.append(proposal(call))
+    def propose(self, call: str, *, repeatable: bool = False) -> Stage:
+        return self.append(proposal(call, repeatable=repeatable))
 
     def ask(
         self,
@@ -155,6 +155,20 @@ class Stage:
         self.bot.claim_execution(
             **self.held, call_id=call, operation=OPERATION, version=VERSION, input=INPUT
         )
+        return self
+
+    def retry(self, call: str) -> Stage:
+        """Run a lost call again, as what people approved if they had to."""
+        gated = self.call(call).operation is not None
+        served = {"operation": OPERATION, "version": VERSION, "input": INPUT} if gated else {}
+        command = {**self.held, "call_id": call, **served}
+        self.bot.call("assistant/retry-call", command)
+        return self
+
+    def resolve(self, call: str, *, happened: bool, **more: object) -> Stage:
+        """Say, as the owner, what became of a lost call."""
+        command = {"thread_id": self.thread_id, "call_id": call, "happened": happened, **more}
+        self.owner.call("assistant/resolve-unknown", command)
         return self
 
     def lapse(self) -> Stage:
@@ -211,8 +225,11 @@ class Stage:
 # ---------------------------------------------------------------- events
 
 
-def proposal(call: str, tool: str = TOOL, tool_input: JsonValue = INPUT) -> Fields:
-    return {"type": "tool-input", "call_id": call, "tool": tool, "step": STEP, "input": tool_input}
+def proposal(
+    call: str, tool: str = TOOL, tool_input: JsonValue = INPUT, *, repeatable: bool = False
+) -> Fields:
+    event = {"type": "tool-input", "call_id": call, "tool": tool, "step": STEP}
+    return {**event, "input": tool_input, "repeatable": repeatable}
 
 
 def output(call: str) -> Fields:
@@ -297,16 +314,27 @@ class Situation:
         return stage.lapse() if self.lapses else stage
 
 
-def _ask(stage: Stage, call: str, expires_in: float = LONG) -> Stage:
-    return stage.propose(call).ask(call, expires_in)
+def _ask(stage: Stage, call: str, expires_in: float = LONG, *, repeatable: bool = False) -> Stage:
+    return stage.propose(call, repeatable=repeatable).ask(call, expires_in)
 
 
-def _approve(stage: Stage, call: str, expires_in: float = LONG) -> Stage:
-    return _ask(stage, call, expires_in).answer(call)
+def _approve(
+    stage: Stage, call: str, expires_in: float = LONG, *, repeatable: bool = False
+) -> Stage:
+    return _ask(stage, call, expires_in, repeatable=repeatable).answer(call)
 
 
 def _claim(stage: Stage, call: str) -> Stage:
     return _approve(stage, call).claim(call)
+
+
+def _lose(stage: Stage, call: str, expires_in: float = LONG, *, gated: bool) -> Stage:
+    """Lose a call that may be tried again."""
+    if gated:
+        _approve(stage, call, expires_in, repeatable=True).claim(call)
+    else:
+        stage.propose(call, repeatable=True)
+    return stage.acquire()
 
 
 def _cancel(stage: Stage) -> Stage:
@@ -340,5 +368,18 @@ SITUATIONS: Mapping[str, Situation] = {
     "cancelled, approved": Situation("cancelled", lambda s, c: _cancel(_approve(s, c))),
     "unknown, ungated": Situation("unknown", lambda s, c: s.propose(c).acquire()),
     "unknown, gated": Situation("unknown", lambda s, c: _claim(s, c).acquire()),
+    "unknown, ungated, repeatable": Situation("unknown", lambda s, c: _lose(s, c, gated=False)),
+    "unknown, gated, repeatable": Situation("unknown", lambda s, c: _lose(s, c, gated=True)),
+    "unknown, lapsed": Situation(
+        "unknown", lambda s, c: _lose(s, c, SHORT, gated=True), lapses=True
+    ),
+    "running, again": Situation("running", lambda s, c: _lose(s, c, gated=False).retry(c)),
+    "executing, again": Situation("executing", lambda s, c: _lose(s, c, gated=True).retry(c)),
+    "done, resolved": Situation(
+        "done", lambda s, c: _lose(s, c, gated=True).resolve(c, happened=True, output="so")
+    ),
+    "cancelled, resolved": Situation(
+        "cancelled", lambda s, c: _lose(s, c, gated=False).resolve(c, happened=False)
+    ),
 }
 """Every state, by every way that leaves another trace on the row."""

@@ -8,6 +8,8 @@ from engine_assistant import AssistantError, Conflict
 from tests.rig.states import Stage
 
 RESULTS = ("tool-output", "tool-error", "call-closed")
+BEGINS = ("execution-claimed", "call-retried")
+"""What lets a call run, for the first time or again."""
 
 
 def attempt(stage: Stage, act: Callable[[Stage], object]) -> str | None:
@@ -28,12 +30,13 @@ def attempt(stage: Stage, act: Callable[[Stage], object]) -> str | None:
 
 
 def results_of(stage: Stage, call: str) -> list[Mapping[str, object]]:
-    """Answer every event that ends a call for the model's history: a denial ends it, too."""
+    """Answer every event that ends a call, a denial too, since it was last let run."""
+    told = [event for event in stage.log() if event.get("call_id") == call]
+    begun = max((n for n, event in enumerate(told) if event["type"] in BEGINS), default=-1)
     return [
         event
-        for event in stage.log()
-        if event.get("call_id") == call
-        and (event["type"] in RESULTS or event.get("state") == "denied")
+        for event in told[begun + 1 :]
+        if event["type"] in RESULTS or event.get("state") == "denied"
     ]
 
 
