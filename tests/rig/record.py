@@ -19,6 +19,12 @@ INPUT: dict[str, JsonValue] = {"order": 1234567890123456789, "amount": 1.5, "not
 ASKED = {"operation": "refunds/create", "version": "v1"}
 LEASE, LONG, SHORT = 100.0, 600.0, 5.0
 """Seconds: a lease, an expiry that does not lapse, and one that does."""
+MODEL: Fields = {"operation_id": "o1", "kind": "model", "phase": "streaming", "step": "s1"}
+USAGE: Fields = {
+    "input": {"value": 3, "provenance": "reported"},
+    "cost": {"value": "0.10", "currency": "EUR", "provenance": "computed"},
+}
+FINISH: Fields = {"type": "turn-finish", "reason": "done"}
 
 
 @dataclass
@@ -93,7 +99,7 @@ class Story:
         self.fence, self.batch = lease.fence, 0
         return self
 
-    def write(self, *events: Fields) -> Story:
+    def write(self, *events: Fields, usage: Fields | None = None) -> Story:
         self.batch += 1
         self.record.bot.append_events(
             thread_id=self.thread_id,
@@ -101,14 +107,15 @@ class Story:
             fence=self.fence,
             events=events,
             batch=self.batch,
+            usage=usage,
         )
         return self
 
-    def propose(self, call: str, provider: str | None = None) -> Story:
+    def propose(self, call: str, provider: str | None = None, *, repeatable: bool = False) -> Story:
         event = {"type": "tool-input", "call_id": call, "tool": "refund", "step": "s1"}
         if provider is not None:
             event["provider_call_id"] = provider
-        return self.write({**event, "input": INPUT})
+        return self.write({**event, "input": INPUT, "repeatable": repeatable})
 
     def ask(
         self,
@@ -159,9 +166,21 @@ class Story:
         )
         return self
 
+    def does(self, operation: str, command: Fields) -> Story:
+        """Do something as the run that holds the lease."""
+        held = {"thread_id": self.thread_id, "run_id": self.run_id, "fence": self.fence}
+        self.record.bot.call(f"assistant/{operation}", {**held, **command})
+        return self
+
     def settle(self, call: str, fence: int, **result: JsonValue) -> Story:
         command = {"thread_id": self.thread_id, "call_id": call, "claimed_fence": fence, **result}
         self.record.bot.call("assistant/settle-execution", command)
+        return self
+
+    def resolve(self, call: str, **said: object) -> Story:
+        """Say, as the owner, what became of a call that nobody can tell of."""
+        command = {"thread_id": self.thread_id, "call_id": call, **said}
+        self.me.call("assistant/resolve-unknown", command)
         return self
 
     def rest(self, reason: str = "done") -> Story:
@@ -341,8 +360,34 @@ def _told(record: Record) -> None:
     story.propose("c4").take().write(step, *words("Gone.")).rest().summarise(18, 24)
 
 
+def _recovered(record: Record) -> None:
+    story = record.open("recovered").say().take().does("record-operation", MODEL)
+    story.does("put-context", {"state": "opaque"}).write(*words("Let me"), usage=USAGE)
+    story.propose("c1", repeatable=True).propose("c2", repeatable=True).ask("c2").answer("c2")
+    story.claim("c2", attempt=1).propose("c3").propose("c4", repeatable=True)
+    record.wait(LEASE)
+    story.take("run-2").does("retry-call", {"call_id": "c1", "attempt": 1})
+    story.does("retry-call", {"call_id": "c2", **ASKED, "input": INPUT, "attempt": 2})
+    story.resolve("c3", happened=False, reason="I looked").write(output("c1", "found"))
+    story.take("run-2").settle("c2", story.fence - 1, output="after all")
+    story.resolve("c4", happened=True, output={"so": 1}).does("record-operation", MODEL)
+    story.does("record-operation", {**MODEL, "first_output": True})
+    story.does("put-context", {"state": "more"}).write(*words("Done."), FINISH, usage=USAGE)
+
+    story = record.open("asked at last").say().take().propose("c1", repeatable=True).take()
+    story.does("retry-call", {"call_id": "c1", "attempt": 1}).ask("c1").answer("c1").claim("c1")
+    story.take().does("retry-call", {"call_id": "c1", **ASKED, "input": INPUT})
+    story.write(output("c1")).rest().say().take().rest()
+
+    story = record.open("resolved closed").say().take().propose("c1").propose("c2")
+    story.does("put-context", {"state": "opaque"}).close()
+    story.resolve("c1", happened=True, output=7).resolve("c2", happened=False)
+
+
 def _unfinished(record: Record) -> None:
     record.open("empty")
+    story = record.open("kept").say().take().does("put-context", {"state": "opaque \U0001f600"})
+    story.does("record-operation", MODEL).propose("c1").ask("c1").rest("awaiting-approval")
     story = record.open("running").say().take().propose("c1").propose("c2").ask("c2").answer("c2")
     story.claim("c2").propose("c3").ask("c3").write(*words("one", "two")).stop()
     record.open("without a run").say()
@@ -370,4 +415,4 @@ def unfinished(engine: Engine) -> Record:
 
 
 def _chapters() -> Iterator[Callable[[Record], None]]:
-    yield from (_everyday, _people, _time, _lost, _closed, _queued, _told, _unfinished)
+    yield from (_everyday, _people, _time, _lost, _closed, _queued, _told, _recovered, _unfinished)
