@@ -44,7 +44,7 @@ _TABLES: Final[dict[type[Row], sa.Table]] = {
 }
 
 _HEAD_KEY: Final = ("tenant_id", "id")
-_HEAD_GUARDS: Final = ("status", "turn_state", "last_seq", "fence", "queued")
+_HEAD_GUARDS: Final = ("status", "turn_state", "last_seq", "fence", "queued", "context_bytes")
 _GUARDS: Final = ("state", "request_digest", "digest", "body", "covered_by")
 """What a row's move is conditional on beside its key, where the row has it."""
 

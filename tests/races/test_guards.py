@@ -17,7 +17,16 @@ from engine_assistant.model.machines import (
     ThreadStatus,
     TurnState,
 )
-from engine_assistant.operations import approvals, calls, events, inputs, messages, runs, threads
+from engine_assistant.operations import (
+    approvals,
+    calls,
+    contexts,
+    events,
+    inputs,
+    messages,
+    runs,
+    threads,
+)
 from engine_assistant.store import postgres, tables
 from tests.rig.duels import Arena, Gate, Outcome
 from tests.rig.races import Worker
@@ -37,9 +46,13 @@ from tests.rig.sides import (
     failure,
     finish,
     interrupt,
+    keep,
+    note,
     output,
     proposal,
     release,
+    resolve,
+    retry,
     send,
     take,
     words,
@@ -184,6 +197,32 @@ def _r47(arena: Arena) -> Sides:
     return scene.thread_id, gone, append(scene, proposal("c2"))
 
 
+def _r43_noted(arena: Arena) -> Sides:
+    scene = arena.running()
+    return scene.thread_id, note(scene), append(scene, finish(), used=2)
+
+
+def _r43_kept(arena: Arena) -> Sides:
+    scene = arena.running()
+    return scene.thread_id, append(scene, finish()), keep(scene)
+
+
+def _r47_kept(arena: Arena) -> Sides:
+    scene = arena.running()
+    arena.lapse_lease(scene.thread_id)
+    return scene.thread_id, keep(scene), acquire(scene.thread_id, "run-b")
+
+
+def _r34_retried(arena: Arena) -> Sides:
+    scene = arena.lost()
+    return scene.thread_id, retry(scene), resolve(scene)
+
+
+def _r34_resolved(arena: Arena) -> Sides:
+    scene = arena.lost()
+    return scene.thread_id, resolve(scene, happened=False), retry(scene)
+
+
 def _stop_button(arena: Arena) -> Sides:
     scene = arena.running()
     return scene.thread_id, interrupt(scene.thread_id), append(scene, finish())
@@ -247,7 +286,7 @@ def _everything(arena: Arena, thread_id: str) -> list[list[tuple[object, ...]]]:
 
 # ---------------------------------------------------------------- past the lock
 
-MODULES = (approvals, calls, events, inputs, messages, runs, threads)
+MODULES = (approvals, calls, contexts, events, inputs, messages, runs, threads)
 GATE = {
     "state": CallState.AWAITING,
     "operation": "refund",
@@ -320,6 +359,11 @@ MOVED: dict[str, Moved] = {
         lambda s: append(s, finish()),
         {"state": InputState.CANCELLED},
     ),
+    "r34-resolved": ("tool_calls", Arena.lost, retry, {"state": CallState.DONE}),
+    "r34-retried": ("tool_calls", Arena.lost, resolve, {"state": CallState.EXECUTING}),
+    "r35-asked-again": ("tool_calls", Arena.lost, retry, {"request_digest": OTHER}),
+    "r43-ended": ("runs", Arena.running, note, {"state": RunState.LOST}),
+    "r43-kept": ("threads", Arena.running, lambda s: append(s, finish()), {"context_bytes": 7}),
     "r41-lined-up": ("threads", Arena.running, lambda s: append(s, finish()), {"queued": 7}),
     "r07-fenced": ("threads", Arena.running, beat, {"fence": 7}),
     "r26-closed": (

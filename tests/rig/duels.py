@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Generic, TypeVar, cast
@@ -285,6 +285,15 @@ class Arena:
         scene = self.running()
         sent = [self.does(send(scene.thread_id, text, when_busy=when_busy)) for text in texts]
         return scene, [receipt.input_id for receipt in sent]
+
+    def lost(self, expires_in: float = 60) -> Scene:
+        """Make a running turn with a claimed call that was lost, and that may run again."""
+        scene = self.running("run-0")
+        self.does(append(scene, proposal(scene.call_id, repeatable=True)))
+        digest = self.does(ask(scene, expires_in=expires_in)).requests[0].digest
+        self.does(decide(replace(scene, digest=digest)))
+        self.does(claim(scene))
+        return scene.under(self.take_over(scene, "run-a"))
 
     def lapse_lease(self, thread_id: str) -> None:
         """Let the lease have run out a while ago, as if its run had slept."""

@@ -21,6 +21,7 @@ from engine_assistant.model.views import (
     Thread,
 )
 from engine_assistant.model.views_inputs import Abandoned, InputView, Taken
+from engine_assistant.model.views_runs import ContextSize, ContextView, RunOperation, RunView
 
 T_co = TypeVar("T_co", covariant=True)
 Fields = Mapping[str, object]
@@ -73,8 +74,9 @@ def words(text: str) -> Fields:
     return {"type": "text-delta", "text": text}
 
 
-def proposal(call_id: str = "c1", tool_input: object = None) -> Fields:
+def proposal(call_id: str = "c1", tool_input: object = None, *, repeatable: bool = False) -> Fields:
     return {
+        "repeatable": repeatable,
         "type": "tool-input",
         "call_id": call_id,
         "tool": TOOL,
@@ -185,8 +187,14 @@ def abandon(
     )
 
 
-def append(scene: Scene, *events: Fields, batch: int | None = None) -> Side[Appended]:
-    return Side(ROBOT, lambda ops: ops.append_events(**scene.held, events=events, batch=batch))
+def append(
+    scene: Scene, *events: Fields, batch: int | None = None, used: int | None = None
+) -> Side[Appended]:
+    usage = None if used is None else {"input": {"value": used, "provenance": "reported"}}
+    return Side(
+        ROBOT,
+        lambda ops: ops.append_events(**scene.held, events=events, batch=batch, usage=usage),
+    )
 
 
 def ask(scene: Scene, *, reissue: bool = False, expires_in: float = 60) -> Side[Request]:
@@ -227,6 +235,52 @@ def settle(scene: Scene) -> Side[Settled]:
             output="ok",
         ),
     )
+
+
+def retry(scene: Scene, attempt: int | None = None) -> Side[Claim]:
+    """Run a lost call again, that people approved."""
+    return Side(
+        ROBOT,
+        lambda ops: ops.retry_call(
+            **scene.held,
+            call_id=scene.call_id,
+            operation=OPERATION,
+            version=VERSION,
+            input=INPUT,
+            attempt=attempt,
+        ),
+    )
+
+
+def resolve(scene: Scene, *, happened: bool = True) -> Side[Settled]:
+    """Say what became of a lost call."""
+    return Side(
+        ALICE,
+        lambda ops: ops.resolve_unknown(
+            thread_id=scene.thread_id, call_id=scene.call_id, happened=happened
+        ),
+    )
+
+
+def keep(scene: Scene, state: str = "opaque") -> Side[ContextSize]:
+    return Side(ROBOT, lambda ops: ops.put_context(**scene.held, state=state))
+
+
+def recall(scene: Scene) -> Side[ContextView]:
+    return Side(ROBOT, lambda ops: ops.get_context(**scene.held))
+
+
+def note(scene: Scene, operation_id: str = "o1") -> Side[RunOperation]:
+    return Side(
+        ROBOT,
+        lambda ops: ops.record_operation(
+            **scene.held, operation_id=operation_id, kind="model", phase="asked"
+        ),
+    )
+
+
+def look(scene: Scene) -> Side[RunView]:
+    return Side(ALICE, lambda ops: ops.get_run(thread_id=scene.thread_id, fence=scene.fence))
 
 
 def register(thread_id: str) -> Side[object]:
