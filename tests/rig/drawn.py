@@ -48,6 +48,9 @@ HOPEFUL = {
     "resolve": ("awaiting-approval",),
     "claim": ("approved",),
     "settle": ("executing", "unknown"),
+    "lose": ("running", "executing"),
+    "retry": ("unknown",),
+    "say": ("unknown",),
 }
 
 # Mostly what may succeed, now and then what may not: walks must come far to see anything.
@@ -62,6 +65,8 @@ attempts = st.sampled_from((None, 1, 1, 2))
 late = st.sampled_from(("tool-output", "tool-error"))
 seconds = st.sampled_from((1, 1, 5, 5, 10, 10, 20))
 people = st.sampled_from((*PEOPLE, OWNER, OWNER))
+used = st.sampled_from((None, None, None, None, 1, 2))
+contexts = st.sampled_from(("a", "bb", "ccc"))
 busy = st.sampled_from((*["refuse"] * 3, *["queue"] * 5, *["steer"] * 3, "interrupt"))
 words = st.sampled_from(("a", "b"))
 keys = st.sampled_from((None, None, None, "k1", "k2"))
@@ -90,6 +95,16 @@ events = st.lists(
 )
 
 
+def figure(value: int) -> Fields:
+    """Make the figure that a run gives of what it used up."""
+    return {"value": value, "provenance": "reported"}
+
+
+def stored(value: int | None) -> str | None:
+    """Answer how that is kept."""
+    return None if value is None else f'{{"input":{{"provenance":"reported","value":{value}}}}}'
+
+
 def concrete(stage: Stage, event: Event) -> Fields:
     """Make the event that a run would give."""
     if event.ask is not None:
@@ -112,7 +127,8 @@ def concrete(stage: Stage, event: Event) -> Fields:
         case "turn-start":
             return {"type": "turn-start", "v": 1}
         case "tool-input":
-            return proposal(event.call, tool_input=INPUTS[event.input])
+            tool_input = INPUTS[event.input]
+            return proposal(event.call, tool_input=tool_input, repeatable=event.repeatable)
         case "tool-output":
             return output(event.call)
         case "tool-error":

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from engine_assistant.store.tables import threads
-from tests.rig.drawn import START
+from tests.rig.drawn import START, stored
 from tests.rig.model import Model
 from tests.rig.states import Stage
 
@@ -29,6 +29,7 @@ def look(stage: Stage, model: Model, checked: int, ids: list[str]) -> None:
         log = connection.execute(_LOG, {**thread_id, "after": checked}).all()
         told = connection.execute(_TOLD, thread_id).scalars().all()
         said = connection.execute(_SAID, thread_id).all()
+        contexts = connection.execute(_KEPT, thread_id).scalars().all()
     assert dict(head) == {
         "status": "closed" if model.closed else "open",
         "turn_state": model.turn_state,
@@ -43,11 +44,15 @@ def look(stage: Stage, model: Model, checked: int, ids: list[str]) -> None:
         "lease_until": moment(model.until) if model.run else None,
         "interrupt_requested_at": None if model.stop is None else moment(model.stop),
         "queued": len(model.line()),
+        "context_bytes": len(model.context or ""),
     }
     assert [seq for seq, *_ in log] == list(range(checked + 1, len(model.log) + 1))
     assert [_seen(kind, body) for _, kind, body in log] == model.log[checked:]
     assert told == model.milestones
-    assert {int(fence): state for fence, state in runs} == model.runs
+    assert {int(fence): tuple(rest) for fence, *rest in runs} == {
+        fence: (run.state, run.reason, stored(run.usage)) for fence, run in model.runs.items()
+    }
+    assert contexts == ([] if model.context is None else [model.context])
     assert {name: tuple(rest) for name, *rest in calls} == {
         name: (call.state, call.fence, call.attempt, call.order)
         for name, call in model.calls.items()
@@ -86,7 +91,7 @@ _T = threads.c
 _HEAD = sa.select(
     _T.status, _T.turn_state, _T.turn, _T.run_id, _T.fence, _T.last_seq, _T.last_batch,
     _T.milestones, _T.open_since, _T.next_deadline, _T.lease_until, _T.interrupt_requested_at,
-    _T.queued,
+    _T.queued, _T.context_bytes,
 ).where(_T.id == sa.bindparam("thread_id"))  # fmt: skip
 _CALLS = sa.text(
     "SELECT call_id, state, claimed_fence, claimed_attempt, input_seq"
@@ -97,7 +102,10 @@ _SAYS = sa.text(
     " JOIN assistant_tool_calls c ON c.thread_id = a.thread_id AND c.call_id = a.call_id"
     " AND c.request_seq = a.request_seq WHERE a.thread_id = :thread_id"
 )
-_RUNS = sa.text("SELECT fence, state FROM assistant_runs WHERE thread_id = :thread_id")
+_RUNS = sa.text(
+    "SELECT fence, state, reason, usage FROM assistant_runs WHERE thread_id = :thread_id"
+)
+_KEPT = sa.text("SELECT state FROM assistant_contexts WHERE thread_id = :thread_id")
 _LOG = sa.text(
     "SELECT seq, type, body FROM assistant_events"
     " WHERE thread_id = :thread_id AND seq > :after ORDER BY seq"

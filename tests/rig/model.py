@@ -9,7 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.machines.tables import ENDINGS, REFUSED
-from tests.rig.talk import APPROVED, AWAITING, Ask, Batch, Call, Event, Refused, Said, Talk, refuse
+from tests.rig.talk import (
+    APPROVED,
+    AWAITING,
+    Ask,
+    Batch,
+    Call,
+    Event,
+    Refused,
+    Run,
+    Said,
+    Talk,
+    refuse,
+)
 
 __all__ = ["FINISHES", "PLAIN", "Ask", "Event", "Model", "Refused", "Said"]
 
@@ -64,8 +76,8 @@ class Model(Talk):
                 refuse("run_in_progress")
             took_over = self.run not in (None, run)
             self.end_calls("the fence rises")
-            self.take_lease()
-            self.run, self.runs[self.fence] = run, "running"
+            self.take_lease("replaced")
+            self.run, self.runs[self.fence] = run, Run()
         if not self.waiting():
             self.reopen()
         self.stale, self.until = stale, self.now + stale
@@ -86,7 +98,7 @@ class Model(Talk):
         if not self.held_by(run, fence):
             return False
         self.end_calls("the fence rises", lapse=False)
-        self.end_run("released")
+        self.end_run("released", "released")
         return True
 
     def take(self, run: str, fence: int) -> tuple[int, int, bool]:
@@ -112,12 +124,12 @@ class Model(Talk):
         if fence is None and self.live():
             refuse("run_in_progress")
         told = self.turn, self.end_turn("turn-error", "error", "abandoned")
-        self.take_lease()
+        self.take_lease("abandoned")
         self.move_up()
         return told
 
     def append(
-        self, run: str, fence: int, events: list[Event], number: int | None
+        self, run: str, fence: int, events: list[Event], number: int | None, usage: int | None
     ) -> tuple[int, int, bool | None]:
         """Answer the first and last number, and whether to stop (None: given before)."""
         done = self.batch
@@ -129,6 +141,8 @@ class Model(Talk):
         if number is not None and number != (done.number if done else 0) + 1:
             refuse("batch_gap")
         first, stop = len(self.log) + 1, self.stop is not None
+        if usage is not None:
+            self.runs[self.fence].usage = usage
         for event in events:
             self._append(event)
         if number is not None:
@@ -167,8 +181,8 @@ class Model(Talk):
         self.end_calls(event.reason if event.reason in ENDINGS else "another reason")
         self.record(event.type)
         self.rest("awaiting" if rests else "idle")
-        self.end_run("finished")
         failed = event.type == "turn-error"
+        self.end_run("finished", "error" if failed else event.reason)
         self.milestones.append("turn-failed" if failed else "turn-finished")
         if not rests:
             self.ends[self.turn] = ("error", "model") if failed else (event.reason, None)
@@ -178,7 +192,10 @@ class Model(Talk):
         if call is not None and call.state != "running":
             refuse("call_state")
         order = self.record("tool-input", event.call)
-        self.calls[event.call] = Call(event.input, order, fence=self.fence)
+        attempt = None if call is None else call.attempt
+        self.calls[event.call] = Call(
+            event.input, order, event.repeatable, fence=self.fence, attempt=attempt
+        )
 
     def _end(self, event: Event, call: Call) -> None:
         cell = REFUSED[call.state][event.type]
@@ -274,6 +291,67 @@ class Model(Talk):
             return call.state, None, False
         call.state = "done" if kind == "tool-output" else "failed"
         return call.state, self.record(kind, name), False
+
+    # ------------------------------------------------------------ what was lost
+
+    def retry(
+        self, run: str, fence: int, name: str, tool_input: int | None, attempt: int | None
+    ) -> tuple[int, bool]:
+        """Let a lost call run again. `tool_input` is None when it is not said what would run."""
+        call = self.calls.get(name)
+        state = "running" if tool_input is None else "executing"
+        tried = None if call is None else (call.state, call.fence, call.attempt)
+        again = tried == (state, fence, attempt) and self.held_by(run, fence)
+        if call is not None and attempt is not None and again:
+            same = tool_input is None or call.input == tool_input
+            return (fence, True) if same else refuse("key_reused")
+        self.fenced(run, fence)
+        if call is None:
+            refuse("not_found")
+        if self.turn_state != "open":
+            refuse("no_turn_open")
+        if REFUSED[call.state]["decided anew"] != "-":
+            refuse(REFUSED[call.state]["decided anew"])
+        if not call.repeatable:
+            refuse("not_repeatable")
+        if (call.ask is None) != (tool_input is None):
+            refuse("validation_failed")
+        if call.ask is not None and self.now >= call.ask.expires:
+            refuse("approval_expired")
+        if tool_input not in (None, call.input):
+            refuse("digest_mismatch")
+        self.record("call-retried" if call.ask is None else "execution-claimed", name)
+        call.state, call.fence, call.attempt = state, fence, attempt
+        self.until = self.now + self.stale
+        return fence, False
+
+    def say(self, name: str, *, happened: bool) -> tuple[str, int | None, bool]:
+        """Let the owner say what became of a lost call."""
+        call = self.calls.get(name)
+        if call is None:
+            refuse("not_found")
+        error = {"code": "cancelled", "message": "It did not happen."}
+        result = result_of("tool-output") if happened else {"error": error}
+        if call.result == result:
+            return call.state, None, True
+        if call.result is not None or REFUSED[call.state]["decided anew"] != "-":
+            refuse("call_state")
+        call.result = result
+        if self.closed:
+            return call.state, None, False
+        call.state = "done" if happened else "cancelled"
+        return call.state, self.record("unknown-resolved", name), False
+
+    def put(self, run: str, fence: int, context: str) -> int:
+        """Keep a private context."""
+        self.fenced(run, fence)
+        self.context, self.until = context, self.now + self.stale
+        return len(context)
+
+    def get(self, run: str, fence: int) -> str | None:
+        """Have it back."""
+        self.fenced(run, fence)
+        return self.context
 
 
 def result_of(kind: str) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from tests.machines.tables import ENDINGS, OPEN
@@ -50,12 +50,14 @@ class Event:
     reason: str = ""
     ask: Ask | None = None
     reissue: bool = False
+    repeatable: bool = False
 
 
 @dataclass
 class Call:
     input: int
     order: int
+    repeatable: bool = False
     state: str = "running"
     fence: int | None = None
     attempt: int | None = None
@@ -63,6 +65,15 @@ class Call:
     ask: Ask | None = None
     ask_seq: int = 0
     says: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """One holding of the lease: how it stands, by what it ended, and what it used up."""
+
+    state: str = "running"
+    reason: str | None = None
+    usage: int | None = None
 
 
 @dataclass
@@ -106,7 +117,8 @@ class Talk:
     stop: int | None = None
     batch: Batch | None = None
     calls: dict[str, Call] = field(default_factory=dict)
-    runs: dict[int, str] = field(default_factory=dict)
+    runs: dict[int, Run] = field(default_factory=dict)
+    context: str | None = None
     messages: list[Said] = field(default_factory=list)
     keys: dict[str, int] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
@@ -177,13 +189,13 @@ class Talk:
             if cell != "-":
                 self.close_call(name, cell)
 
-    def end_run(self, how: str) -> None:
+    def end_run(self, how: str, reason: str) -> None:
         if self.run is not None:
-            self.runs[self.fence] = how
+            self.runs[self.fence] = replace(self.runs[self.fence], state=how, reason=reason)
         self.run = None
 
-    def take_lease(self, how: str = "lost") -> None:
-        self.end_run(how)
+    def take_lease(self, reason: str, how: str = "lost") -> None:
+        self.end_run(how, reason)
         self.fence += 1
         self.batch = None
 
@@ -193,6 +205,7 @@ class Talk:
 
     def rest(self, state: str) -> None:
         self.turn_state, self.stop = state, None
+        self.context = None if state == "idle" else self.context
         self.deadline = max((c.ask.expires for c in self.waiting() if c.ask), default=0)
 
     def runnable(self) -> str | None:
@@ -220,7 +233,8 @@ class Talk:
 
     def begin(self, group: list[Said]) -> None:
         if self.run is not None:
-            self.take_lease()
+            self.take_lease("superseded")
+        self.context = None
         self.turn_state, self.turn, self.since, self.stop = "open", self.turn + 1, self.now, None
         for said in group:
             said.state, said.turn = "opened", self.turn
@@ -292,7 +306,7 @@ class Talk:
             if asked is None or self.now - asked < PATIENCE:
                 return False
         self.end_turn("turn-finish", "interrupted")
-        self.take_lease()
+        self.take_lease("interrupted")
         return True
 
     def interrupt(self) -> bool:
@@ -308,7 +322,7 @@ class Talk:
             return
         if self.turn_state != "idle":
             self.end_turn("turn-finish", "interrupted")
-        self.take_lease("closed")
+        self.take_lease("closed", "closed")
         for said in self.line():
             said.state = "cancelled"
         self.closed = True

@@ -1,116 +1,55 @@
-"""A random walk: each command goes to the engine and to the model, and both must agree."""
+"""A random walk over everything that can be done to one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar, cast
+from collections.abc import Mapping
+from typing import cast
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from sqlalchemy import Engine
+from hypothesis.stateful import invariant, rule
 
-from engine_assistant import AssistantError, Conflict, Limits
 from engine_assistant.model.views import Settled
 from tests.rig import drawn
-from tests.rig.drawn import HOPEFUL, INPUTS, Drawn, Wanted, asks, mostly, seldom
+from tests.rig.drawn import INPUTS, Drawn, Wanted, asks, mostly, seldom
 from tests.rig.looking import look, moment
-from tests.rig.model import PLAIN, Ask, Event, Model, Refused, Said
-from tests.rig.states import NO_DIGEST, OPERATION, VERSION, Stage
-from tests.rig.talk import ROOM
-
-T = TypeVar("T")
+from tests.rig.model import PLAIN, Ask, Event, Said
+from tests.rig.recovering import Recovering
+from tests.rig.states import NO_DIGEST, OPERATION, VERSION
+from tests.rig.walker import Draw
 
 COMMANDS = (
     "send", "edit", "cancel", "interrupt", "close", "resolve", "acquire", "beat", "release",
     "take", "abandon", "append", "propose_and_ask", "request", "claim", "settle", "time_passes",
+    "lose", "retry", "say", "put", "get",
 )  # fmt: skip
 WHILE: Mapping[str, Mapping[str, int]] = {
     # how often each command is given in which state of the turn
-    "idle": {"send": 12, "settle": 2, "resolve": 1, "cancel": 1, "time_passes": 1, "close": 1},
+    "idle": {"send": 12, "settle": 2, "resolve": 1, "cancel": 1, "time_passes": 1, "close": 1,
+             "say": 2},
     "open": {
         "append": 9, "propose_and_ask": 5, "request": 4, "resolve": 6, "claim": 7, "settle": 3,
         "acquire": 2, "beat": 1, "release": 1, "interrupt": 3, "time_passes": 4, "close": 1,
         "send": 6, "take": 3, "edit": 2, "cancel": 2, "abandon": 2,
+        "lose": 4, "retry": 8, "say": 2, "put": 1, "get": 1,
     },
     "awaiting": {
         "resolve": 9, "acquire": 6, "request": 5, "append": 2, "send": 5, "time_passes": 6,
         "interrupt": 1, "settle": 1, "beat": 1, "release": 1, "close": 1, "take": 1, "edit": 1,
-        "cancel": 1, "abandon": 1,
+        "cancel": 1, "abandon": 1, "say": 1, "get": 1,
     },
 }  # fmt: skip
 WITHOUT_RUN = {
     "acquire": 16, "resolve": 3, "settle": 2, "interrupt": 1, "append": 1, "beat": 1,
     "time_passes": 1, "close": 1, "send": 4, "edit": 1, "cancel": 1, "abandon": 1,
 }  # fmt: skip
-AFTER_CLOSE = {"settle": 4, "send": 2, "claim": 1, "resolve": 1, "append": 1, "cancel": 1}
+AFTER_CLOSE = {"settle": 4, "send": 2, "claim": 1, "resolve": 1, "append": 1, "cancel": 1,
+               "say": 2, "get": 1}  # fmt: skip
 LONGEST = 3
 """Turns that a walk takes before its thread may be closed."""
 
 
-class Draw(Protocol):
-    """How a command draws its values."""
-
-    def __call__(self, strategy: st.SearchStrategy[T], /) -> T: ...
-
-
-class Walk(RuleBasedStateMachine):
-    """One thread on a real database, and the model of it."""
-
-    engine: Engine
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stage = Stage(self.engine, limits=Limits(queued_inputs=ROOM))
-        self.model = Model()
-        self.digests: dict[tuple[str, int], dict[str, str]] = {}
-        self.given: list[Event] = []
-        self.asked: Ask | None = None
-        self.expected: object = None
-        self.ids: list[str] = []
-        self.checked = self.nonces = self.steps = 0
-
-    # ------------------------------------------------------------ both sides at once
-
-    def both(self, engine: Callable[[], T], model: Callable[[], object]) -> T | None:
-        """Do it on both sides. Answer the engine's answer, or None when both refused."""
-        self.steps += 1
-        reason: str | None = None
-        try:
-            with self.model.trying():
-                self.expected = model()
-        except Refused as refused:
-            reason = refused.reason
-        try:
-            answer = engine()
-        except AssistantError as error:
-            found = error.reason.value if isinstance(error, Conflict) else error.code
-            assert found == reason, f"the engine refused with {found}, the model: {reason}"
-            return None
-        assert reason is None, f"the engine admitted what the model refuses with {reason}"
-        return answer
-
-    def rarely(self) -> bool:
-        """Say whether what cannot succeed is tried all the same."""
-        return self.steps % 7 == 0
-
-    def holder(self, draw: Draw) -> str:
-        return draw(drawn.runs) or self.model.run or "run-1"
-
-    def fence(self, draw: Draw) -> int:
-        return max(1, self.model.fence + draw(drawn.fences))
-
-    def choose(self, what: str, pick: int, *, aim: bool = True) -> str:
-        """Answer a call for which this may be admitted, if there is one; else any, or none."""
-        states = HOPEFUL[what] if aim else ()
-        known = self.model.in_order()
-        names = [name for name in known if self.model.calls[name].state in states]
-        return names[pick % len(names)] if names else f"c{1 + pick % (len(known) + 1)}"
-
-    def weight(self, kind: str, much: int) -> int:
-        """Weigh a command: one for which no call is ripe is tried, but seldom."""
-        states = {*HOPEFUL.get(kind, ()), *(HOPEFUL["again"] if kind == "request" else ())}
-        ripe = not states or any(call.state in states for call in self.model.calls.values())
-        return much if ripe else 1
+class Walk(Recovering):
+    """A random walk over everything that can be done to one thread."""
 
     # One rule, not one for each command: Hypothesis switches rules off at random, and a walk
     # without one of a dozen would hardly ever come to the end of a call.
@@ -303,25 +242,32 @@ class Walk(RuleBasedStateMachine):
         if told is not None:
             assert (told.turn, told.seq) == self.expected
 
+    def lose(self, draw: Draw) -> None:
+        """Give the lease up and take it again, so that nobody can tell of what ran."""
+        self.release(draw)
+        self.acquire(draw)
+
     # ------------------------------------------------------------ the run's events
 
     def append(self, draw: Draw) -> None:
         events = [self.event(fields) for fields in draw(drawn.events)]
-        self._append(self.holder(draw), self.fence(draw), events, draw(drawn.numbers))
+        self._append(draw, events)
 
     def propose_and_ask(self, draw: Draw) -> None:
         """What a run does most of all, so that walks come far."""
         call = f"c{len(self.model.calls) + 1}"
-        events = [Event("tool-input", call), self.asking(call, 0, draw(asks()))]
+        events = [Event("tool-input", call, repeatable=True), self.asking(call, 0, draw(asks()))]
         if draw(st.booleans()):
             events.append(Event("turn-finish", reason="awaiting-approval"))
-        self._append(self.holder(draw), self.fence(draw), events, draw(drawn.numbers))
+        self._append(draw, events)
 
-    def _append(self, name: str, fence: int, events: list[Event], which: str) -> None:
+    def _append(self, draw: Draw, events: list[Event]) -> None:
+        name, fence, which = self.holder(draw), self.fence(draw), draw(drawn.numbers)
         last = self.model.batch.number if self.model.batch else 0
         number = {"none": None, "next": last + 1, "gap": last + 2}.get(which, last or None)
         if which == "same":
             events = self.given or events
+        usage = draw(drawn.used)
         appended = self.both(
             lambda: self.stage.bot.append_events(
                 thread_id=self.stage.thread_id,
@@ -329,8 +275,9 @@ class Walk(RuleBasedStateMachine):
                 fence=fence,
                 events=[drawn.concrete(self.stage, event) for event in events],
                 batch=number,
+                usage=None if usage is None else {"input": drawn.figure(usage)},
             ),
-            lambda: self.model.append(name, fence, events, number),
+            lambda: self.model.append(name, fence, events, number, usage),
         )
         if appended is None:
             return
@@ -356,9 +303,12 @@ class Walk(RuleBasedStateMachine):
         if kind == "turn-finish":
             return Event(kind, reason=reason)
         if kind == "tool-input" and pick:
-            return Event(kind, f"c{len(self.model.calls) + 1}", tool_input)
+            name = f"c{len(self.model.calls) + 1}"
+            return Event(kind, name, tool_input, repeatable=not reissue)
         call = self.choose(kind, pick, aim=aim)
-        return Event(kind, call, tool_input if kind == "tool-input" else 0)
+        if kind == "tool-input":
+            return Event(kind, call, tool_input, repeatable=not reissue)
+        return Event(kind, call)
 
     def asking(
         self, call: str, tool_input: int, ask: Wanted, *, reissue: bool = False, same: bool = False
