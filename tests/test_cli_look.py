@@ -79,6 +79,31 @@ def test_show_prints_conversation_calls_and_timeline(database_url: str, waiting:
     assert [next(iter(row)) for row in rows] == ["thread", "call", *["event"] * 7]
 
 
+@pytest.mark.guarantee("G-QUEUE-27")
+def test_show_lists_what_waits_in_its_order(
+    database_url: str, me: Operations, waiting: str
+) -> None:
+    assert "Waiting" not in told(database_url, "show", waiting).out
+    for text, given in {
+        "later": {},
+        f"at once {EVIL}": {"priority": "next"},
+        "and that": {"coalesce": True},
+    }.items():
+        me.send_message(thread_id=waiting, text=text, when_busy="queue", **given)
+    shown = told(database_url, "show", waiting).out
+    assert "\x1b" not in shown
+    lines = shown.split("Waiting\n")[1].split("\nCalls")[0].splitlines()
+    assert [line.strip() for line in lines if "usr_alice" in line or "(" in line] == [
+        "2  usr_alice: at once a\N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}",
+        "line  (queue, next)",
+        "1  usr_alice: later  (queue, normal)",
+        "3  usr_alice: and that  (queue, normal, joins 1)",
+    ]
+    rows = told(database_url, "show", waiting, "--json").rows
+    assert [next(iter(row)) for row in rows][:5] == ["thread", *["input"] * 3, "call"]
+    assert [row["input"]["text"] for row in rows[2:4]] == ["later", "and that"]
+
+
 @pytest.mark.guarantee("G-CLI-21")
 @pytest.mark.parametrize(
     "words", [["threads"], ["show", "THREAD"], ["tail", "THREAD", "--after", "0"]]

@@ -14,6 +14,7 @@ from engine_assistant.cli.look import auditor, located, looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.events import Event, TextDelta, UserMessage
 from engine_assistant.model.views import CallView, EventPage
+from engine_assistant.model.views_inputs import InputView
 
 __all__ = ["show", "tail"]
 
@@ -21,7 +22,7 @@ _PAGE = 500
 
 
 def show(screen: Screen, url: str, thread_id: str, *, tenant: str | None) -> ExitCode:
-    """Print the conversation, the calls with what became of them, and the timeline."""
+    """Print the conversation, what waits, the calls with what became of them, and the timeline."""
     with looked_at(url) as assistant:
         thread = located(assistant, thread_id, tenant)
         ops = assistant.acting_as(auditor(thread.tenant_id))
@@ -31,6 +32,11 @@ def show(screen: Screen, url: str, thread_id: str, *, tenant: str | None) -> Exi
         screen.say(f"{thread.id}  {printable(thread.title or '')}".rstrip(), "bold")
         screen.say("\nConversation", "bold")
         _conversation(screen, _events(ops, thread_id))
+        waiting = list(_waiting(ops, thread_id))
+        if waiting:
+            screen.say("\nWaiting", "bold")
+        for said in waiting:
+            screen.out.print(_waiting_line(said))
         calls = list(_calls(ops, thread_id))
         if calls:
             screen.say("\nCalls", "bold")
@@ -43,8 +49,10 @@ def show(screen: Screen, url: str, thread_id: str, *, tenant: str | None) -> Exi
 
 
 def _show_json(screen: Screen, ops: Operations, thread: dict[str, object], thread_id: str) -> None:
-    """Print one object a line: the thread, then each call, then each event."""
+    """Print one object a line: the thread, each message that waits, each call, each event."""
     screen.data({"thread": thread})
+    for said in _waiting(ops, thread_id):
+        screen.data({"input": said.model_dump(mode="json")})
     for call in _calls(ops, thread_id):
         screen.data({"call": call.model_dump(mode="json")})
     for page in _pages(ops, thread_id):
@@ -75,6 +83,28 @@ def _conversation(screen: Screen, events: Iterator[Event]) -> None:
 def _kept(text: str) -> str:
     """Return text for a terminal: line breaks stay, what could steer it does not."""
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _waiting_line(said: InputView) -> Text:
+    joins = "" if said.joins == said.position else f", joins {said.joins}"
+    how = f"{said.when_busy}, {said.priority}{joins}"
+    return Text.assemble(
+        (f"  {said.position}  ", "dim"),
+        (f"{printable(said.author)}: ", "green"),
+        _kept(said.text or ""),
+        (f"  ({how})", "dim"),
+    )
+
+
+def _waiting(ops: Operations, thread_id: str) -> Iterator[InputView]:
+    """Walk the messages that wait, in the order in which they open turns."""
+    cursor: str | None = None
+    while True:
+        page = ops.list_inputs(thread_id=thread_id, state="queued", limit=_PAGE, cursor=cursor)
+        yield from page.items
+        cursor = page.cursor
+        if cursor is None:
+            return
 
 
 def _call_line(call: CallView) -> Text:
