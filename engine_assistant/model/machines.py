@@ -13,9 +13,10 @@ Theory
 
 A *thread* is open until it is closed, and then nothing is appended for ever.
 
-A *turn* is one answer to one message. `idle` means that the person may speak. `open` means
-that the assistant does. `awaiting` means that the assistant stopped to ask; the turn goes on
-when somebody answers, or when nobody can any more.
+A *turn* is one answer to one message, or to several that waited together. `idle` means that the
+person may speak. `open` means that the assistant does. `awaiting` means that the assistant stopped
+to ask; the turn goes on when somebody answers, or when nobody can any more. Whoever ends a turn
+opens that of the next message that waits, so on an idle thread none does.
 
 A *run* is one holding of the lease. A fence never outlives its turn: whatever rests a turn
 gives the lease up in the same transaction, and whoever else ends it takes the lease. So a
