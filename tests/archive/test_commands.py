@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from engine_assistant import Assistant, make_engine
 from engine_assistant.testing.databases import sqlite_file
-from tests.rig.archives import archive_of, contents, sealed
+from tests.rig.archives import archive_of, contents, line_of, sealed, value_of
 from tests.rig.command import COMMAND, Told, on, told
 from tests.rig.record import OWNER, TENANT, Record, unfinished, words
 
@@ -255,6 +255,19 @@ def test_a_damaged_file_is_named_with_its_line(
     told_first, told_second = ran.err.splitlines()
     assert told_first.startswith(f"error: {bad}: validation_failed: Line 6 of the archive: ")
     assert "newer release" in told_second
+
+
+@pytest.mark.guarantee("G-ARCH-21", "G-CLI-21")
+def test_an_id_from_a_file_cannot_steer_a_terminal(file_url: str, tmp_path: Path) -> None:
+    record = Record(make_engine(file_url))
+    head, *rest = archive_of(record.assistant, record.open("empty").thread_id).splitlines(True)
+    record.engine.dispose()
+    value = value_of(head)
+    value["thread"] = {**value["thread"], "id": "\x1b[31m\x9b31m"}
+    file = tmp_path / "one"
+    file.write_bytes(sealed([line_of(value), *rest]))
+    ran = told(file_url, "import", str(file), "--tenant", "new")
+    assert ran.out.startswith("\ufffd[31m\ufffd31m  0 events\n")
 
 
 @pytest.mark.guarantee("G-ARCH-21")

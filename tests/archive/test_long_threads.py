@@ -16,20 +16,20 @@ from tests.rig.archives import archive_of, keeper
 from tests.rig.record import Record, words
 from tests.rig.replays import AIRLINE, WRITES
 
-SHORT, LONG = 400, 4_000
+SHORT, LONG = 200, 2_200
 BATCH = 200
 SPOOL = 1024 * 1024
 """How much of an archive waits in memory."""
 
 GIVEN = "ENGINE_ASSISTANT_TEST_CONVERSATIONS"
-CONVERSATIONS = int(os.environ.get(GIVEN, "25"))
+CONVERSATIONS = int(os.environ.get(GIVEN, "12"))
 """How many conversations go round; there are 100."""
 
 
 def _thread(record: Record, events: int) -> str:
-    """Make a thread of words, about a KiB each."""
+    """Make a thread of words, about 2 KiB each."""
     story = record.open(f"{events} events").say().take()
-    said = words(*("word " * 200 for _ in range(BATCH)))
+    said = words(*("word " * 400 for _ in range(BATCH)))
     for _ in range(events // BATCH):
         story.write(*said)
     story.rest()

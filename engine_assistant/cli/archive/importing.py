@@ -86,7 +86,8 @@ def _imported(screen: Screen, totals: _Totals, path: Path, one: Imported) -> Non
         screen.data({"file": str(path), **one.model_dump(mode="json")})
     else:
         events = counted(one.events, "event")
-        screen.say(f"{one.thread_id}  {events if one.created else 'was here already'}")
+        what = events if one.created else "was here already"
+        screen.say(f"{printable(one.thread_id)}  {what}")
     # Whoever reads this through a pipe sees it when it is in.
     sys.stdout.flush()
 
