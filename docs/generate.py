@@ -103,7 +103,11 @@ def _events() -> Iterator[str]:
         schema = model.model_json_schema()
         needed = schema.get("required", [])
         rows = [
-            [f"`{name}`", _type(about), "required" if name in needed else _default(about)]
+            [
+                f"`{name}`",
+                _type(about, schema.get("$defs", {})),
+                "required" if name in needed else _default(about),
+            ]
             for name, about in schema["properties"].items()
             if name not in ("seq", "turn", "at", "type")
         ]
@@ -178,6 +182,8 @@ def _fields(title: str, schema: dict[str, object]) -> Iterator[str]:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         return
+    known = schema.get("$defs")
+    defined = known if isinstance(known, dict) else {}
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
     yield f"{title}:"
@@ -185,29 +191,32 @@ def _fields(title: str, schema: dict[str, object]) -> Iterator[str]:
     head = ["field", "type", "default"] if title == "Input" else ["field", "type"]
     rows = []
     for field, about in properties.items():
-        row = [f"`{field}`", _type(about)]
+        row = [f"`{field}`", _type(about, defined)]
         if title == "Input":
             row.append("required" if field in needed else _default(about))
         rows.append(row)
     yield from _table(head, rows)
 
 
-def _type(about: dict[str, object]) -> str:
-    """Say a JSON Schema type in a few words."""
+def _type(about: dict[str, object], defined: dict[str, dict[str, object]]) -> str:
+    """Say a JSON Schema type in a few words. An enum says which words it has."""
+    name = str(about.get("$ref", "")).rsplit("/", 1)[-1]
+    if "enum" in defined.get(name, {}):
+        about = defined[name]
     options = about.get("anyOf")
     if isinstance(options, list):
-        kinds = [_type(option) for option in options]
+        kinds = [_type(option, defined) for option in options]
         return " or ".join(kind for kind in kinds if kind != "null") + (
             ", may be null" if "null" in kinds else ""
         )
     if "enum" in about and isinstance(about["enum"], list):
         return ", ".join(f"`{word}`" for word in about["enum"])
     if "$ref" in about:
-        return re.sub(r"(?<!^)(?=[A-Z])", " ", str(about["$ref"]).rsplit("/", 1)[-1]).lower()
+        return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
     kind = str(about.get("type", "any JSON"))
     if kind == "array":
         items = about.get("items")
-        return f"list of {_type(items)}" if isinstance(items, dict) else "list"
+        return f"list of {_type(items, defined)}" if isinstance(items, dict) else "list"
     return f"{kind} ({about['format']})" if "format" in about else kind
 
 
