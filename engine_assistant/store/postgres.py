@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import array, insert
 
 from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.machines import ThreadStatus, TurnState
@@ -130,12 +130,16 @@ def _append_statement(*, numbered: bool, injected: bool) -> sa.Select[tuple[obje
         )
         .cte("added")
     )
-    return sa.select(
-        head.c.last_seq,
-        head.c.turn,
-        sa.cast(sa.extract("epoch", head.c.now) * _THOUSAND, sa.BigInteger),
-        head.c.interrupt_requested_at.is_not(None),
-    ).add_cte(added)
+    # One value: to describe a column costs as much as to read an event costs.
+    answer = array(
+        [
+            head.c.last_seq,
+            head.c.turn,
+            sa.cast(sa.extract("epoch", head.c.now) * _THOUSAND, sa.BigInteger),
+            sa.cast(head.c.interrupt_requested_at.is_not(None), sa.Integer),
+        ]
+    )
+    return sa.select(answer).add_cte(added)
 
 
 def _head_values(seen: sa.CTE, *, numbered: bool) -> dict[sa.Column[object], object]:
@@ -241,9 +245,9 @@ class _Postgres:
         found = db.fetch(_APPEND[numbered, db.clock is not None], values)
         if not found:
             return None
-        last_seq, turn, milliseconds, interrupted = cast("tuple[int, int, int, bool]", found[0])
+        last_seq, turn, milliseconds, interrupted = cast("list[int]", found[0][0])
         now = _EPOCH + timedelta(milliseconds=milliseconds)
-        return Head(last_seq, turn, now, interrupt_requested=interrupted)
+        return Head(last_seq, turn, now, interrupt_requested=bool(interrupted))
 
     def insert_events(self, db: Database, thread_id: str, rows: Sequence[EventRow]) -> None:
         first = rows[0]
