@@ -36,7 +36,7 @@ from tests.host.assistants import ROBOT
 
 STATE: Final = ProviderState(format="test/1", provider="test", data='{"signature": "4711"}')
 THOUGHT: Final = Reasoning("It must be order 7.")
-STALE_AFTER: Final = 1.0
+STALE_AFTER: Final = 2.0
 
 
 def die() -> None:

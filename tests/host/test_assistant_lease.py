@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import sqlalchemy as sa
 
-from engine_assistant import Assistant, AsyncAssistant, Conflict, ConflictReason, make_async_engine
+from engine_assistant import AsyncAssistant, Conflict, ConflictReason, make_async_engine
 from engine_assistant.host import (
     Ask,
     Batching,
@@ -27,7 +27,8 @@ from engine_assistant.testing.replay import answer
 from tests.host.assistants import ALICE, Scene, in_loop, looking, refunding, scene, until
 from tests.rig.wires import Wire
 
-SHORT = 0.6
+# Short enough to see beats and the end of trust, long enough for a machine that is busy elsewhere.
+SHORT = 3.0
 LONG = 600.0
 
 
@@ -65,12 +66,12 @@ async def take_over(one: Scene, clock: Clock) -> int:
 @pytest.mark.guarantee("G-HOST-52")
 @in_loop
 async def test_the_lease_is_kept_while_the_model_says_nothing(database_url: str) -> None:
-    async with scene(database_url) as one, silent_model(one, stale_after=1.5) as running:
+    async with scene(database_url) as one, silent_model(one, stale_after=SHORT) as running:
         seen = {await lease_until(one)}
 
         async def renewed() -> bool:
             seen.add(await lease_until(one))
-            return len(seen) > 4
+            return len(seen) > 3
 
         await until(renewed)
         with pytest.raises(Conflict) as refused:
@@ -86,7 +87,7 @@ async def test_the_lease_is_kept_while_a_tool_works(sqlite_url: str) -> None:
 
     async def renewed() -> bool:
         seen.add(await lease_until(one))
-        return len(seen) > 4
+        return len(seen) > 3
 
     @tool(effect="read", approval="never")
     async def wait() -> None:
@@ -95,7 +96,7 @@ async def test_the_lease_is_kept_while_a_tool_works(sqlite_url: str) -> None:
     async with scene(sqlite_url) as one:
         await one.say()
         host = one.host(
-            answer(ToolCall("wait", {})), answer("Done."), tools=[wait], stale_after=1.5
+            answer(ToolCall("wait", {})), answer("Done."), tools=[wait], stale_after=SHORT
         )
         assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
 
@@ -179,13 +180,12 @@ async def test_a_result_that_came_too_late_is_in_the_report_and_can_still_be_set
 @in_loop
 async def test_a_run_that_cannot_renew_stops_when_the_lease_may_be_over(database_url: str) -> None:
     """Somebody holds the thread's lock: no renewal comes through, and none is refused."""
-    sync = Assistant.from_url(database_url)
     async with scene(database_url) as one:
 
         @tool(effect="write", approval="never")
         async def wait() -> None:
-            with sync.session(ALICE) as held:
-                held.lock_threads([one.thread_id])
+            async with one.assistant.session(ALICE) as held:
+                await held.lock_threads([one.thread_id])
                 await asyncio.Event().wait()
 
         await one.say()
@@ -197,7 +197,6 @@ async def test_a_run_that_cannot_renew_stops_when_the_lease_may_be_over(database
         host = one.host(answer("Hm."), tools=[wait], stale_after=LONG)
         assert (await until_free(host, one)).ended is Ended.DONE
         await one.healthy()
-    sync.engine.dispose()
 
 
 async def until_free(host: object, one: Scene) -> TurnReport:
@@ -321,19 +320,29 @@ async def test_stop_lets_the_tool_that_runs_finish_and_runs_no_other(database_ur
 
 
 @pytest.mark.guarantee("G-HOST-55")
+@pytest.mark.parametrize("grouped", [False, True])
 @in_loop
-async def test_stop_pressed_twice_ends_a_turn_whose_tool_does_not_finish(database_url: str) -> None:
+async def test_stop_pressed_twice_ends_a_turn_whose_tool_does_not_finish(
+    database_url: str, grouped: bool
+) -> None:
     clock, swallowed = Clock(), []
+
+    async def report(context: ToolContext) -> None:
+        try:
+            await context.report("still at it")
+        except Exception:  # noqa: BLE001 - as tools do; that the lease is lost is no failure of it
+            swallowed.append("the loss")
 
     @tool(effect="write", approval="never")
     async def wait(context: ToolContext) -> None:
         await one.me.interrupt_turn(thread_id=one.thread_id)
         clock.forward(11)
         assert (await one.me.interrupt_turn(thread_id=one.thread_id)).ended
-        try:
-            await context.report("still at it")
-        except Exception:  # noqa: BLE001 - as tools do; that the lease is lost is no failure of it
-            swallowed.append("the loss")
+        if not grouped:
+            await report(context)
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(report(context))
 
     async with scene(database_url, clock=clock) as one:
         await one.say()

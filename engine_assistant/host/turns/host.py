@@ -84,5 +84,8 @@ class AssistantHost:
         try:
             async with holding:
                 return await turn.run()
-        except LeaseLost:
+        except (LeaseLost, BaseExceptionGroup):
+            # In a group it comes out of a tool whose own tasks were writing.
+            if not holding.lost:
+                raise
             return turn.report(Ended.LOST)
