@@ -38,7 +38,7 @@ from engine_assistant.model.limits import Limits
 from engine_assistant.model.manifest import Holder, Role
 from engine_assistant.model.permissions import AUDIT, RUN, USE
 from engine_assistant.model.service import Drained, Milestone, Runnable, Surveyed
-from engine_assistant.model.views_archives import Imported, Refused
+from engine_assistant.model.views.archives import Imported, Refused
 from engine_assistant.operations.registry import OPERATIONS
 from engine_assistant.version import __version__
 

@@ -22,7 +22,7 @@ from engine_assistant.model.machines import RunState
 from engine_assistant.model.permissions import RUN
 from engine_assistant.model.rows import Plan, ThreadRow
 from engine_assistant.model.times import from_text
-from engine_assistant.model.views_archives import Imported, Refused
+from engine_assistant.model.views.archives import Imported, Refused
 from engine_assistant.rules.archives import settle_imported
 from engine_assistant.rules.draft import Draft
 from engine_assistant.store.database import Database

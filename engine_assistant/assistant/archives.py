@@ -14,7 +14,7 @@ from engine_assistant.assistant.settings import Patience, Settings
 from engine_assistant.context import Caller, Context
 from engine_assistant.doctor import reading_engine
 from engine_assistant.model.errors import Conflict, NotFound, Raced, ValidationFailed
-from engine_assistant.model.views_archives import Imported, Refused
+from engine_assistant.model.views.archives import Imported, Refused
 from engine_assistant.store.faults import translated
 
 __all__ = ["Archives"]

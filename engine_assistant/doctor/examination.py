@@ -20,9 +20,10 @@ from engine_assistant.doctor.milestones import Milestones
 from engine_assistant.doctor.reading import Columns, Key, Scope
 from engine_assistant.doctor.runs import check_context, check_fences, check_runs
 from engine_assistant.model.errors import NotFound
-from engine_assistant.model.events import FilePart, UserMessage
+from engine_assistant.model.events import UserMessage
 from engine_assistant.model.machines import ThreadStatus
 from engine_assistant.model.milestones import MilestoneType
+from engine_assistant.model.parts import FilePart
 from engine_assistant.store.database import Database
 from engine_assistant.store.dialects import dialect_of
 from engine_assistant.store.tables import (

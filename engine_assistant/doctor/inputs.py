@@ -16,7 +16,7 @@ from engine_assistant.doctor.findings import Code
 from engine_assistant.doctor.reading import Columns
 from engine_assistant.doctor.rows import differing
 from engine_assistant.model.codec import JsonRefused
-from engine_assistant.model.events import FilePart, UserMessage, body_of
+from engine_assistant.model.events import UserMessage, body_of
 from engine_assistant.model.machines import (
     InputState,
     Priority,
@@ -24,6 +24,7 @@ from engine_assistant.model.machines import (
     TurnState,
     WhenBusy,
 )
+from engine_assistant.model.parts import FilePart
 
 __all__ = ["Inputs"]
 

@@ -10,8 +10,8 @@ from engine_assistant.doctor.findings import Code
 from engine_assistant.doctor.reading import Columns
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonRefused
-from engine_assistant.model.events import FilePart
 from engine_assistant.model.machines import CallState
+from engine_assistant.model.parts import FilePart
 
 __all__ = ["check_approval", "check_call", "check_files", "differing", "missing"]
 

@@ -11,7 +11,7 @@ from engine_assistant.doctor.findings import Code, Notes
 from engine_assistant.doctor.reading import Columns
 from engine_assistant.model.machines import RunState, TurnState
 from engine_assistant.model.usage import Usage
-from engine_assistant.model.views_runs import RunOperation
+from engine_assistant.model.views.runs import RunOperation
 
 __all__ = ["Held", "check_context", "check_fences", "check_runs"]
 

@@ -9,7 +9,7 @@ was said before the thread began stands in turn 0, before all turns.
 
 from engine_assistant.doctor.derived import Derived, Message
 from engine_assistant.doctor.findings import Code
-from engine_assistant.model.commands_inputs import ABANDONED
+from engine_assistant.model.commands.inputs import ABANDONED
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.events import (
     STREAM_VERSION,

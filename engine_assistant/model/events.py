@@ -21,23 +21,13 @@ from engine_assistant.model.fields import (
     Natural,
     Reason,
     Sha256,
-    Title,
 )
 from engine_assistant.model.machines import CallState
-from engine_assistant.model.record import Part, Recorded, Writer
+from engine_assistant.model.parts import ApprovalSlot, FilePart
+from engine_assistant.model.record import Recorded, Writer
 
 STREAM_VERSION: Final = 1
 """The number that every `turn-start` carries."""
-
-
-class FilePart(Part):
-    """A file as it stood when the message was sent."""
-
-    id: Id
-    filename: Title
-    content_type: Label
-    size: Natural
-    sha256: Sha256
 
 
 class UserMessage(Recorded):
@@ -121,14 +111,6 @@ class ToolInput(Recorded):
     step: Id
     provider_call_id: Id | None = None
     repeatable: Flag = False
-
-
-class ApprovalSlot(Part):
-    """One person who may decide, with a nonce and digest of their own."""
-
-    approver: Id
-    nonce: Id
-    digest: Sha256
 
 
 class ApprovalRequest(Recorded):

@@ -6,7 +6,7 @@ from typing import Final
 from engine_assistant.context import Context
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution, GetCall, ListCalls, SettleExecution
-from engine_assistant.model.commands_runs import ResolveUnknown, RetryCall
+from engine_assistant.model.commands.runs import ResolveUnknown, RetryCall
 from engine_assistant.model.cursors import read_cursor, write_cursor
 from engine_assistant.model.errors import Internal, PermissionDenied, not_found
 from engine_assistant.model.machines import CallState

@@ -3,10 +3,10 @@
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model.commands_runs import GetContext, PutContext
+from engine_assistant.model.commands.runs import GetContext, PutContext
 from engine_assistant.model.errors import not_found
 from engine_assistant.model.permissions import RUN
-from engine_assistant.model.views_runs import ContextSize, ContextView
+from engine_assistant.model.views.runs import ContextSize, ContextView
 from engine_assistant.operations.opening import lock, open_draft
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import contexts

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model.commands_history import Compact, ListCompactions, ReadHistory
+from engine_assistant.model.commands.history import Compact, ListCompactions, ReadHistory
 from engine_assistant.model.cursors import read_cursor, write_cursor
 from engine_assistant.model.errors import not_found
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import CompactionRow
 from engine_assistant.model.views import Page
-from engine_assistant.model.views_history import Compaction, History
+from engine_assistant.model.views.history import Compaction, History
 from engine_assistant.operations.events import typed
 from engine_assistant.operations.opening import lock, may_read, readable_thread
 from engine_assistant.operations.operation import Operation

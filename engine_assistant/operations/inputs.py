@@ -3,13 +3,13 @@
 from typing import Final, cast
 
 from engine_assistant.context import Context
-from engine_assistant.model.commands_inputs import CancelInput, EditInput, ListInputs, TakeInputs
+from engine_assistant.model.commands.inputs import CancelInput, EditInput, ListInputs, TakeInputs
 from engine_assistant.model.cursors import read_cursor, write_cursor
 from engine_assistant.model.errors import not_found
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import InputRow
 from engine_assistant.model.views import Page
-from engine_assistant.model.views_inputs import InputView, Taken
+from engine_assistant.model.views.inputs import InputView, Taken
 from engine_assistant.operations.messages import attached
 from engine_assistant.operations.opening import Locked, lock, open_draft, readable_thread
 from engine_assistant.operations.operation import Operation

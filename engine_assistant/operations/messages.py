@@ -7,14 +7,15 @@ from typing import Final
 
 from engine_assistant.context import Context
 from engine_assistant.model.commands import OnThread
-from engine_assistant.model.commands_inputs import AbandonTurn, SendMessage
+from engine_assistant.model.commands.inputs import AbandonTurn, SendMessage
 from engine_assistant.model.errors import not_found
-from engine_assistant.model.events import FilePart, TextDelta, TurnError, TurnFinish
+from engine_assistant.model.events import TextDelta, TurnError, TurnFinish
 from engine_assistant.model.ids import new_id
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import InputRow
 from engine_assistant.model.views import Answer, Interrupt, MessageReceipt
-from engine_assistant.model.views_inputs import Abandoned
+from engine_assistant.model.views.inputs import Abandoned
 from engine_assistant.operations.events import typed
 from engine_assistant.operations.opening import lock, open_draft
 from engine_assistant.operations.operation import Operation

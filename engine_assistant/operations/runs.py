@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from engine_assistant.context import Context
 from engine_assistant.model.commands import AcquireRun, BeatRun, ReleaseRun
-from engine_assistant.model.commands_runs import GetRun, ListRuns, RecordOperation
+from engine_assistant.model.commands.runs import GetRun, ListRuns, RecordOperation
 from engine_assistant.model.cursors import read_cursor, write_cursor
 from engine_assistant.model.errors import Internal, not_found
 from engine_assistant.model.machines import RunState
@@ -14,7 +14,7 @@ from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.rows import RunRow
 from engine_assistant.model.usage import Usage
 from engine_assistant.model.views import Beat, Lease, Page, Released
-from engine_assistant.model.views_runs import RunOperation, RunView
+from engine_assistant.model.views.runs import RunOperation, RunView
 from engine_assistant.operations.opening import lock, may_read, open_draft
 from engine_assistant.operations.operation import Operation
 from engine_assistant.rules import runs

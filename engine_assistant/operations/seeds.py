@@ -3,12 +3,12 @@
 from typing import Final
 
 from engine_assistant.context import Context
-from engine_assistant.model.commands_history import SeedThread
+from engine_assistant.model.commands.history import SeedThread
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.ids import new_id
 from engine_assistant.model.permissions import RUN
 from engine_assistant.model.rows import ThreadRow
-from engine_assistant.model.views_history import SeededThread
+from engine_assistant.model.views.history import SeededThread
 from engine_assistant.operations.operation import Operation
 from engine_assistant.operations.threads import thread_view
 from engine_assistant.rules import seeds as rule

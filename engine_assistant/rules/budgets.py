@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine_assistant.model import codec
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     HistoryAssistant,
     HistoryMessage,
     HistoryNote,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from engine_assistant.model.commands_history import Compact
+from engine_assistant.model.commands.history import Compact
 from engine_assistant.model.errors import Conflict, ConflictReason
 from engine_assistant.model.fields import MAX_INTEGER
 from engine_assistant.model.rows import Change, CompactionRow, Plan, ThreadRow
-from engine_assistant.model.views_history import Compaction, HistoryTool
+from engine_assistant.model.views.history import Compaction, HistoryTool
 from engine_assistant.rules.history import Telling
 from engine_assistant.rules.turns import refuse_closed
 

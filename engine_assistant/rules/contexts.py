@@ -7,10 +7,10 @@ the same transaction: see `closing.rest`, and `store.writes`, which takes the ro
 
 from dataclasses import replace
 
-from engine_assistant.model.commands_runs import GetContext, PutContext
+from engine_assistant.model.commands.runs import GetContext, PutContext
 from engine_assistant.model.fields import stored_bytes
 from engine_assistant.model.rows import ContextRow, Plan, ThreadRow
-from engine_assistant.model.views_runs import ContextSize, ContextView
+from engine_assistant.model.views.runs import ContextSize, ContextView
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.runs import refuse_fenced, renew
 from engine_assistant.rules.turns import refuse_closed

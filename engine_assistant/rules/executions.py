@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution
-from engine_assistant.model.commands_runs import RetryCall
+from engine_assistant.model.commands.runs import RetryCall
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import ConflictReason, ValidationFailed, not_found
 from engine_assistant.model.events import CallRetried, ExecutionClaimed

@@ -29,7 +29,7 @@ from engine_assistant.model.events import (
     UserMessage,
 )
 from engine_assistant.model.rows import CompactionRow
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     HistoryAssistant,
     HistoryCall,
     HistoryMessage,

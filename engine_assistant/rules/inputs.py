@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from engine_assistant.model.commands_inputs import EditInput, TakeInputs
+from engine_assistant.model.commands.inputs import EditInput, TakeInputs
 from engine_assistant.model.errors import Conflict, ConflictReason
-from engine_assistant.model.events import FilePart
 from engine_assistant.model.machines import INPUT, InputState, Trigger, TurnState, WhenBusy
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.rows import InputRow, Plan
-from engine_assistant.model.views_inputs import Taken
+from engine_assistant.model.views.inputs import Taken
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.queue import leave, message_of
 from engine_assistant.rules.runs import refuse_fenced, renew

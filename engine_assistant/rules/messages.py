@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from engine_assistant.model.commands_inputs import SendMessage
+from engine_assistant.model.commands.inputs import SendMessage
 from engine_assistant.model.digests import arguments_digest
 from engine_assistant.model.errors import Conflict, ConflictReason
-from engine_assistant.model.events import FilePart, UserMessage
+from engine_assistant.model.events import UserMessage
 from engine_assistant.model.machines import (
     INPUT,
     Ending,
@@ -14,6 +14,7 @@ from engine_assistant.model.machines import (
     TurnState,
     WhenBusy,
 )
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.rows import InputRow, Plan, ThreadRow
 from engine_assistant.model.views import MessageReceipt
 from engine_assistant.rules.closing import close_calls

@@ -12,10 +12,11 @@ from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import RequestApproval
 from engine_assistant.model.digests import arguments_digest, request_digest
 from engine_assistant.model.errors import ConflictReason, ValidationFailed
-from engine_assistant.model.events import ApprovalRequest, ApprovalSlot, Known, body_of
+from engine_assistant.model.events import ApprovalRequest, Known, body_of
 from engine_assistant.model.limits import LONGEST_WAIT
 from engine_assistant.model.machines import APPROVAL, CALL, CallState, Trigger, TurnState
 from engine_assistant.model.milestones import MilestoneType
+from engine_assistant.model.parts import ApprovalSlot
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan, ThreadRow
 from engine_assistant.model.times import from_text, later, to_text
 from engine_assistant.model.views import Request

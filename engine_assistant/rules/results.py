@@ -13,7 +13,7 @@ from engine_assistant.model.events import (
     Unknown,
     UnknownResolved,
 )
-from engine_assistant.model.views_history import HistoryCall, HistoryResult, ResultStatus
+from engine_assistant.model.views.history import HistoryCall, HistoryResult, ResultStatus
 
 __all__ = ["RESULTS", "pending", "result_of"]
 

@@ -11,14 +11,14 @@ Each holding is a row that stays: when and by what it ended, what it used up, wh
 from dataclasses import replace
 
 from engine_assistant.model.commands import AcquireRun, BeatRun, ReleaseRun
-from engine_assistant.model.commands_runs import RecordOperation
+from engine_assistant.model.commands.runs import RecordOperation
 from engine_assistant.model.errors import Conflict, ConflictReason, Internal
 from engine_assistant.model.machines import RUN, Ending, Trigger, TurnState
 from engine_assistant.model.rows import Plan, RunRow, ThreadRow
 from engine_assistant.model.times import later
 from engine_assistant.model.usage import Usage
 from engine_assistant.model.views import Beat, Lease, Released
-from engine_assistant.model.views_runs import RunOperation
+from engine_assistant.model.views.runs import RunOperation
 from engine_assistant.rules.closing import (
     close_calls,
     end_run,

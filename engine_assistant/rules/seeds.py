@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine_assistant.model.commands_history import SeedThread
+from engine_assistant.model.commands.history import SeedThread
 from engine_assistant.model.errors import Conflict, ConflictReason
 from engine_assistant.model.events import body_of
 from engine_assistant.model.milestones import MilestoneType

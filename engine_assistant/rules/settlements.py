@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine_assistant.model import codec
 from engine_assistant.model.commands import SettleExecution
-from engine_assistant.model.commands_runs import ResolveUnknown
+from engine_assistant.model.commands.runs import ResolveUnknown
 from engine_assistant.model.errors import ConflictReason
 from engine_assistant.model.events import ToolError, ToolOutput, UnknownResolved
 from engine_assistant.model.machines import CALL, ThreadStatus, Trigger

@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from engine_assistant.model.commands_inputs import ABANDONED, AbandonTurn
+from engine_assistant.model.commands.inputs import ABANDONED, AbandonTurn
 from engine_assistant.model.errors import Conflict, ConflictReason
 from engine_assistant.model.events import TurnError, TurnFinish
 from engine_assistant.model.machines import Ending, ThreadStatus, Trigger, TurnState
 from engine_assistant.model.milestones import MilestoneType
 from engine_assistant.model.rows import Plan, ThreadRow
 from engine_assistant.model.views import Interrupt
-from engine_assistant.model.views_inputs import Abandoned
+from engine_assistant.model.views.inputs import Abandoned
 from engine_assistant.rules.closing import close_calls, end_run, raise_fence, rest
 from engine_assistant.rules.draft import Draft
 from engine_assistant.rules.queue import cancel_queue, open_next

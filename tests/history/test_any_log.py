@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from engine_assistant.doctor.compactions import Cuts
 from engine_assistant.doctor.findings import Notes
-from engine_assistant.model.commands_history import Compact
+from engine_assistant.model.commands.history import Compact
 from engine_assistant.model.errors import Conflict
 from engine_assistant.model.events import Known, StepStart, Unknown
 from engine_assistant.model.rows import CompactionRow
-from engine_assistant.model.views_history import HistoryMessage
+from engine_assistant.model.views.history import HistoryMessage
 from engine_assistant.rules.compaction import compact, gaps
 from engine_assistant.rules.history import Telling, tell, untold_calls
 from engine_assistant.rules.threads import new_thread

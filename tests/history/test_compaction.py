@@ -4,7 +4,7 @@ import pytest
 
 from engine_assistant import ConflictReason, Limits, NotFound, ValidationFailed
 from engine_assistant.assistant import Assistant
-from engine_assistant.model.views_history import Compaction, History
+from engine_assistant.model.views.history import Compaction, History
 from tests.rig.chats import refused as refused_by_providers
 from tests.rig.logs import brief
 from tests.rig.stage import ROBOT, TWIN, Stage, Values, delta, dump, propose, refused

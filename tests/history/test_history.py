@@ -3,7 +3,7 @@
 import pytest
 
 from engine_assistant import NotFound
-from engine_assistant.model.views_history import History, HistoryMessage
+from engine_assistant.model.views.history import History, HistoryMessage
 from tests.rig.chats import refused as refused_by_providers
 from tests.rig.logs import brief
 from tests.rig.stage import AUDITOR, BOB, TWIN, Stage, Values, delta, dump, propose

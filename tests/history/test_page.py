@@ -2,7 +2,7 @@
 
 import re
 
-from engine_assistant.model.views_history import HistoryMessage, ResultStatus
+from engine_assistant.model.views.history import HistoryMessage, ResultStatus
 from tests.rig.pages import ROOT, URL, run_snippets, snippets
 
 PAGE = ROOT / "docs" / "history.md"

@@ -3,7 +3,7 @@
 import pytest
 
 from engine_assistant import Assistant, ConflictReason, Limits, ValidationFailed
-from engine_assistant.model.views_history import SeededThread
+from engine_assistant.model.views.history import SeededThread
 from engine_assistant.testing.clock import START
 from tests.rig.logs import brief
 from tests.rig.stage import ROBOT, TWIN, Stage, Values, delta, dump, refused

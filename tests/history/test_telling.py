@@ -3,7 +3,7 @@
 import pytest
 
 from engine_assistant.model.rows import CompactionRow
-from engine_assistant.model.views_history import HistoryResult, HistoryTool
+from engine_assistant.model.views.history import HistoryResult, HistoryTool
 from engine_assistant.rules.history import TOLD, tell, untold_calls
 from tests.rig.chats import refused
 from tests.rig.logs import (

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from engine_assistant import Assistant, make_engine
 from engine_assistant.model.events import Known, StepStart, TextDelta, Unknown, UserMessage
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     HistoryAssistant,
     HistoryMessage,
     HistoryTool,

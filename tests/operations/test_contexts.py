@@ -16,7 +16,7 @@ from engine_assistant import (
     PermissionDenied,
     ValidationFailed,
 )
-from engine_assistant.model.commands_runs import PutContext
+from engine_assistant.model.commands.runs import PutContext
 from engine_assistant.store import tables
 from engine_assistant.testing.clock import START
 from tests.rig.stage import (

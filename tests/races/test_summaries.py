@@ -3,7 +3,7 @@
 import pytest
 
 from engine_assistant import ConflictReason
-from engine_assistant.model.views_history import Compaction, SeededThread
+from engine_assistant.model.views.history import Compaction, SeededThread
 from tests.rig.duels import Arena, Stop
 from tests.rig.logs import brief
 from tests.rig.sides import (

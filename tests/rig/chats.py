@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from engine_assistant.model.codec import JsonValue
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     HistoryAssistant,
     HistoryMessage,
     HistoryNote,

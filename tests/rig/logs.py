@@ -8,7 +8,7 @@ from typing import Any
 from engine_assistant.model.events import EVENTS, Known, Unknown
 from engine_assistant.model.rows import CompactionRow
 from engine_assistant.model.times import from_text
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     HistoryAssistant,
     HistoryMessage,
     HistoryNote,

@@ -20,8 +20,8 @@ from engine_assistant.model.views import (
     Settled,
     Thread,
 )
-from engine_assistant.model.views_inputs import Abandoned, InputView, Taken
-from engine_assistant.model.views_runs import ContextSize, ContextView, RunOperation, RunView
+from engine_assistant.model.views.inputs import Abandoned, InputView, Taken
+from engine_assistant.model.views.runs import ContextSize, ContextView, RunOperation, RunView
 
 T_co = TypeVar("T_co", covariant=True)
 Fields = Mapping[str, object]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from engine_assistant.assistant.async_verbs.base import AsyncVerbs
-from engine_assistant.model.commands_history import Seed
+from engine_assistant.model.commands.history import Seed
 from engine_assistant.model.views import Page
-from engine_assistant.model.views_history import Compaction, History, SeededThread
+from engine_assistant.model.views.history import Compaction, History, SeededThread
 from engine_assistant.operations import history, seeds
 
 __all__ = ["AsyncHistoryVerbs"]

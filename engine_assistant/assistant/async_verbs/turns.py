@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from engine_assistant.assistant.async_verbs.base import AsyncVerbs
 from engine_assistant.model.views import Page
-from engine_assistant.model.views_inputs import Abandoned, InputView, Taken
+from engine_assistant.model.views.inputs import Abandoned, InputView, Taken
 from engine_assistant.operations import inputs, messages
 
 __all__ = ["AsyncTurnVerbs"]

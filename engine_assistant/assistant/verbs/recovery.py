@@ -4,7 +4,7 @@ from engine_assistant.assistant.given import ABSENT, Absent, given
 from engine_assistant.assistant.verbs.base import Verbs
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.views import Claim, Page, Settled
-from engine_assistant.model.views_runs import ContextSize, ContextView, RunOperation, RunView
+from engine_assistant.model.views.runs import ContextSize, ContextView, RunOperation, RunView
 from engine_assistant.operations import calls, contexts, runs
 
 __all__ = ["RecoveryVerbs"]

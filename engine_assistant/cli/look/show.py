@@ -14,7 +14,7 @@ from engine_assistant.cli.look import auditor, located, looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.events import Event, TextDelta, UserMessage
 from engine_assistant.model.views import CallView, EventPage
-from engine_assistant.model.views_inputs import InputView
+from engine_assistant.model.views.inputs import InputView
 
 __all__ = ["show", "tail"]
 

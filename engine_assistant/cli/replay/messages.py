@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from engine_assistant.cli.replay.script import Broken, Call, Conversation, Entry, Turn
 from engine_assistant.model.codec import JsonRefused, JsonValue, loads
 from engine_assistant.model.commands import CreateThread
-from engine_assistant.model.commands_inputs import SendMessage
+from engine_assistant.model.commands.inputs import SendMessage
 from engine_assistant.model.events import (
     Data,
     Known,

@@ -28,9 +28,9 @@ from engine_assistant.host.messages import (
     UserMessage,
 )
 from engine_assistant.model.codec import dumps
-from engine_assistant.model.events import FilePart
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.views import CallView, Thread
-from engine_assistant.model.views_history import (
+from engine_assistant.model.views.history import (
     History,
     HistoryAssistant,
     HistoryCall,

@@ -32,7 +32,7 @@ from engine_assistant.host.turns.writing import Scribe
 from engine_assistant.model.events import TurnError, TurnFinish
 from engine_assistant.model.machines import OPEN_CALLS, CallState, TurnState
 from engine_assistant.model.views import CallView, Thread
-from engine_assistant.model.views_history import History
+from engine_assistant.model.views.history import History
 
 if TYPE_CHECKING:
     from engine_assistant.host.turns.host import AssistantHost

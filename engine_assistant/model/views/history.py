@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine_assistant.model.events import FilePart
 from engine_assistant.model.fields import Json, Time
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.views import Thread, View
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from engine_assistant.model.events import ApprovalSlot, Event
+from engine_assistant.model.events import Event
 from engine_assistant.model.fields import Json, Time
 from engine_assistant.model.machines import (
     ApprovalState,
@@ -14,6 +14,7 @@ from engine_assistant.model.machines import (
     ThreadStatus,
     TurnState,
 )
+from engine_assistant.model.parts import ApprovalSlot
 
 __all__ = [
     "Answer",

@@ -1,8 +1,9 @@
 """What is answered about messages, those that wait too, and about a turn that was given up."""
 
-from engine_assistant.model.events import Event, FilePart
+from engine_assistant.model.events import Event
 from engine_assistant.model.fields import Time
 from engine_assistant.model.machines import InputState, Priority, WhenBusy
+from engine_assistant.model.parts import FilePart
 from engine_assistant.model.views import View
 
 __all__ = ["Abandoned", "InputView", "Taken"]
