@@ -36,6 +36,7 @@ from engine_assistant.model.errors import (
 )
 from engine_assistant.model.limits import Limits
 from engine_assistant.model.manifest import Holder, Role
+from engine_assistant.model.observing import Observer, OperationBegun, OperationEnded
 from engine_assistant.model.permissions import AUDIT, RUN, USE
 from engine_assistant.model.service import Drained, Milestone, Runnable, Surveyed
 from engine_assistant.model.views.archives import Imported, Refused
@@ -67,6 +68,9 @@ __all__ = [
     "Limits",
     "Milestone",
     "NotFound",
+    "Observer",
+    "OperationBegun",
+    "OperationEnded",
     "Operations",
     "PermissionDenied",
     "Raced",

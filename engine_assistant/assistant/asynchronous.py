@@ -1,7 +1,7 @@
 """The asynchronous front door: the same bodies, run by `AsyncConnection.run_sync`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Self, TypeVar
 
@@ -26,6 +26,7 @@ from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.observing import Observer
 from engine_assistant.model.service import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
@@ -50,12 +51,13 @@ class AsyncAssistant(AsyncArchives):
         emit: Emit | None = None,
         limits: Limits = LIMITS,
         retry_for: float = 5.0,
+        observer: Observer | None = None,
     ) -> None:
         """Use the host's engine. The arguments are those of `Assistant`."""
         refuse_other_kind(engine, AsyncEngine, "engine")
         self.engine = engine
         self._engines = {mode: engine.execution_options(**mode.options) for mode in Mode}
-        self._settings = Settings(schema, clock, emit, limits, retry_for)
+        self._settings = Settings(schema, clock, emit, limits, retry_for, observer)
         self.limits = limits
 
     @classmethod
@@ -68,6 +70,7 @@ class AsyncAssistant(AsyncArchives):
         emit: Emit | None = None,
         limits: Limits = LIMITS,
         retry_for: float = 5.0,
+        observer: Observer | None = None,
     ) -> Self:
         """See `Assistant.from_url`."""
         return cls(
@@ -77,6 +80,7 @@ class AsyncAssistant(AsyncArchives):
             emit=emit,
             limits=limits,
             retry_for=retry_for,
+            observer=observer,
         )
 
     async def migrate(self) -> None:
@@ -88,7 +92,7 @@ class AsyncAssistant(AsyncArchives):
 
     def acting_as(self, caller: Caller) -> AsyncOperations:
         """See `Assistant.acting_as`."""
-        return _Acting(self, caller)
+        return _Acting(self, caller, self._settings.observer)
 
     def bind(self, connection: AsyncConnection, caller: Caller) -> AsyncBound:
         """See `Assistant.bind`."""
@@ -216,10 +220,12 @@ class AsyncAssistant(AsyncArchives):
 class _Acting(AsyncOperations):
     """Operations, each in a transaction of its own."""
 
-    def __init__(self, assistant: AsyncAssistant, caller: Caller) -> None:
+    def __init__(
+        self, assistant: AsyncAssistant, caller: Caller, observer: Observer | None
+    ) -> None:
+        super().__init__(caller, observer)
         self._assistant = assistant
-        self._caller = caller
 
-    async def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+    async def _perform(self, operation: Operation[C, V], values: Mapping[str, object]) -> V:
         command = operation.parse(values, self._assistant.limits)
         return await self._assistant.perform(self._caller, operation, command)

@@ -1,6 +1,6 @@
 """The operations inside a transaction that somebody else commits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -45,7 +45,7 @@ class _Joined:
             self._failure = Unavailable("A call was cut short in this transaction. Roll back.")
             raise
 
-    def parse(self, operation: Operation[C, V], values: dict[str, object]) -> C:
+    def parse(self, operation: Operation[C, V], values: Mapping[str, object]) -> C:
         return operation.parse(values, self._settings.limits)
 
     def raise_failure(self) -> None:
@@ -59,11 +59,12 @@ class Bound(Operations):
     def __init__(self, connection: sa.Connection, settings: Settings, caller: Caller) -> None:
         """Join the connection's transaction."""
         refuse_other_kind(connection, sa.Connection, "connection")
+        super().__init__(caller, settings.observer)
         self._connection = connection
         self._joined = _Joined(settings, caller)
         self.context: Context = settings.context(connection, caller)
 
-    def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+    def _perform(self, operation: Operation[C, V], values: Mapping[str, object]) -> V:
         command = self._joined.parse(operation, values)
         return self._joined.work(self._connection, lambda ctx: operation(ctx, command))
 
@@ -89,10 +90,11 @@ class AsyncBound(AsyncOperations):
     def __init__(self, connection: AsyncConnection, settings: Settings, caller: Caller) -> None:
         """Join the connection's transaction."""
         refuse_other_kind(connection, AsyncConnection, "connection")
+        super().__init__(caller, settings.observer)
         self._connection = connection
         self._joined = _Joined(settings, caller)
 
-    async def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+    async def _perform(self, operation: Operation[C, V], values: Mapping[str, object]) -> V:
         command = self._joined.parse(operation, values)
         return await self._connection.run_sync(
             self._joined.work, lambda ctx: operation(ctx, command)

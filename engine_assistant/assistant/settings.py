@@ -22,6 +22,7 @@ from engine_assistant.model.errors import (
 )
 from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.observing import Observer
 from engine_assistant.model.service import Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.alone import alone
@@ -60,6 +61,7 @@ class Settings:
     emit: Emit | None = None
     limits: Limits = field(default=LIMITS)
     retry_for: float = 5.0
+    observer: Observer | None = None
 
     def context(self, connection: sa.Connection, caller: Caller) -> Context:
         """Return what an operation is given."""

@@ -1,7 +1,7 @@
 """The synchronous front door."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -26,6 +26,7 @@ from engine_assistant.engines import make_engine
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
+from engine_assistant.model.observing import Observer
 from engine_assistant.model.service import Drained, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
@@ -56,6 +57,7 @@ class Assistant(Archives):
         emit: Emit | None = None,
         limits: Limits = LIMITS,
         retry_for: float = 5.0,
+        observer: Observer | None = None,
     ) -> None:
         """Use the host's engine.
 
@@ -67,11 +69,12 @@ class Assistant(Archives):
                 transaction; default is the table `assistant_outbox`.
             limits: bounds of every input, each at or below its default.
             retry_for: for how many seconds `acting_as` and `transact` go on after a race.
+            observer: told how each operation begins and ends.
         """
         refuse_other_kind(engine, sa.Engine, "engine")
         self.engine = engine
         self._engines = {mode: engine.execution_options(**mode.options) for mode in Mode}
-        self._settings = Settings(schema, clock, emit, limits, retry_for)
+        self._settings = Settings(schema, clock, emit, limits, retry_for, observer)
         self.limits = limits
 
     @classmethod
@@ -84,6 +87,7 @@ class Assistant(Archives):
         emit: Emit | None = None,
         limits: Limits = LIMITS,
         retry_for: float = 5.0,
+        observer: Observer | None = None,
     ) -> Self:
         """Make a prepared engine for a URL. `?pooler=transaction` turns preparing off.
 
@@ -97,6 +101,7 @@ class Assistant(Archives):
             emit=emit,
             limits=limits,
             retry_for=retry_for,
+            observer=observer,
         )
 
     def migrate(self) -> None:
@@ -110,7 +115,7 @@ class Assistant(Archives):
 
         A call that raced with another transaction is tried again until `retry_for` is over.
         """
-        return _Acting(self, caller)
+        return _Acting(self, caller, self._settings.observer)
 
     def bind(self, connection: sa.Connection, caller: Caller) -> Bound:
         """Return the operations for a caller inside the host's transaction.
@@ -278,10 +283,10 @@ class Assistant(Archives):
 class _Acting(Operations):
     """Operations, each in a transaction of its own."""
 
-    def __init__(self, assistant: Assistant, caller: Caller) -> None:
+    def __init__(self, assistant: Assistant, caller: Caller, observer: Observer | None) -> None:
+        super().__init__(caller, observer)
         self._assistant = assistant
-        self._caller = caller
 
-    def _run(self, operation: Operation[C, V], /, **values: object) -> V:
+    def _perform(self, operation: Operation[C, V], values: Mapping[str, object]) -> V:
         command = operation.parse(values, self._assistant.limits)
         return self._assistant.perform(self._caller, operation, command)
