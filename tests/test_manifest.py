@@ -124,6 +124,8 @@ def test_the_application_role_cannot_rewrite_the_record(postgres_url: str) -> No
             version="v",
             expires_in=60,
         )
+        for state in ("private", "and other"):
+            robot.put_context(thread_id=thread, run_id="run", fence=lease.fence, state=state)
         robot.register_file(
             thread_id=thread, filename="f", content_type="c", size=1, sha256="0" * 64
         )

@@ -81,6 +81,32 @@ def _claimed(me: Operations, bot: Operations) -> Stage:
     return stage
 
 
+def _lost(me: Operations, bot: Operations) -> Stage:
+    """A call that nobody can tell of, and that may run again."""
+    stage = _spoken(me, bot)
+    held = {"thread_id": stage.thread, "run_id": "r1"}
+    proposal = {**PROPOSED, "repeatable": True}
+    fence = bot.acquire_run(**held).fence
+    bot.append_events(**held, fence=fence, events=[proposal])
+    asked = bot.request_approval(**held, fence=fence, **ASKED, expires_in=600)
+    me.resolve_approval(
+        thread_id=stage.thread,
+        call_id="c1",
+        approved=True,
+        digest=asked.requests[0].digest,
+        version="v1",
+    )
+    bot.claim_execution(**held, fence=fence, **ASKED, input=REFUND)
+    return Stage(stage.thread, bot.acquire_run(**held).fence, "")
+
+
+def _kept(me: Operations, bot: Operations) -> Stage:
+    """A turn whose run keeps a private context."""
+    stage = _proposed(me, bot)
+    bot.put_context(**stage.run, state=f"{SECRET} before")
+    return stage
+
+
 def _idle(me: Operations, bot: Operations) -> Stage:
     """A thread in which nothing was said."""
     return Stage(me.create_thread().id, 0, "")
@@ -97,6 +123,7 @@ DONE = [
     {"type": "tool-output", "call_id": "c1", "output": 1},
     {"type": "turn-finish", "reason": "done"},
 ]
+USAGE = {"input": {"value": 1, "provenance": "reported"}}
 FILE = {"filename": "a", "content_type": "text/plain", "size": 1, "sha256": "0" * 64}
 
 WRITES: dict[str, tuple[Callable[[Operations, Operations], Stage], Write]] = {
@@ -152,10 +179,36 @@ WRITES: dict[str, tuple[Callable[[Operations, Operations], Stage], Write]] = {
             subject="usr_alice", key="seeds", messages=[{"role": "user", "text": SECRET}]
         ),
     ),
+    "append with usage": (
+        _proposed,
+        lambda _, bot, s: bot.append_events(**s.run, events=[HELLO], batch=1, usage=USAGE),
+    ),
+    "record an operation": (
+        _proposed,
+        lambda _, bot, s: bot.record_operation(
+            **s.run, operation_id="o1", kind="model", phase="asked"
+        ),
+    ),
+    "keep a context": (_proposed, lambda _, bot, s: bot.put_context(**s.run, state=SECRET)),
+    "replace a context": (_kept, lambda _, bot, s: bot.put_context(**s.run, state=SECRET)),
+    "end a private turn": (
+        _kept,
+        lambda _, bot, s: bot.append_events(**s.run, events=DONE[1:], batch=1),
+    ),
+    "retry": (
+        _lost,
+        lambda _, bot, s: bot.retry_call(**s.run, **ASKED, input=REFUND, attempt=1),
+    ),
+    "resolve": (
+        _lost,
+        lambda me, _, s: me.resolve_unknown(
+            thread_id=s.thread, call_id="c1", happened=True, output=SECRET
+        ),
+    ),
     "register a file": (_idle, lambda _, bot, s: bot.register_file(thread_id=s.thread, **FILE)),
 }
 
-BY_A_PERSON = {"approve", "close", "create a thread", "interrupt", "send", "supersede"}
+BY_A_PERSON = {"approve", "close", "create a thread", "interrupt", "resolve", "send", "supersede"}
 
 
 class ProgramFailed(Exception):

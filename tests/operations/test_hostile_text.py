@@ -89,8 +89,30 @@ def test_hostile_text_reads_back_equal_from_every_field(engine: Engine, text: st
     assert events[2:7] == written.events
     assert json.loads(me.read_events_json(thread_id=thread.id))["events"][0]["text"] == text
     _is_told(bot, thread.id, text)
+    _is_recovered(me, bot, text)
     auditor = assistant.acting_as(Caller(text, "auditor", {USE, AUDIT}))
     assert auditor.list_threads(subject=text).items[0].title == text
+
+
+def _is_recovered(me: Operations, bot: Operations, text: str) -> None:
+    """Read it in what a run does and keeps, and in what a person says of a lost call."""
+    thread_id = me.create_thread(title=text).id
+    me.send_message(thread_id=thread_id, text=text)
+    held = {"thread_id": thread_id, "run_id": text}
+    fence = bot.acquire_run(**held).fence
+    done = bot.record_operation(
+        **held, fence=fence, operation_id=text, kind=text, phase=text, step=text
+    )
+    view = me.get_run(thread_id=thread_id, fence=fence)
+    assert (view.run_id, view.operation) == (text, done)
+    assert {done.operation_id, done.kind, done.phase, done.step} == {text}
+    bot.put_context(**held, fence=fence, state=text)
+    call = {"type": "tool-input", "call_id": text, "tool": text, "step": text, "input": text}
+    bot.append_events(**held, fence=fence, events=[call])
+    assert bot.get_context(**held, fence=bot.acquire_run(**held).fence).state == text
+    me.resolve_unknown(thread_id=thread_id, call_id=text, happened=False, reason=text)
+    said = me.get_call(thread_id=thread_id, call_id=text).result
+    assert said == {"error": {"code": "cancelled", "message": text}}
 
 
 def _is_told(bot: Operations, thread_id: str, text: str) -> None:
