@@ -68,6 +68,49 @@ def test_threads_and_runs_list_what_is_there(database_url: str, waiting: str) ->
     assert "waits for people until" in told(database_url, "runs").out
 
 
+@pytest.mark.guarantee("G-RUN-11")
+def test_the_runs_of_a_thread_are_listed_with_what_they_left(
+    database_url: str, me: Operations, robot: Operations, waiting: str
+) -> None:
+    me.send_message(thread_id=waiting, text="never mind", supersede_approvals=True)
+    held = {"thread_id": waiting, "run_id": "run_2"}
+    held["fence"] = robot.acquire_run(**held).fence
+    cost = {"value": "0.10", "currency": "EUR", "provenance": "computed"}
+    usage = {"input": {"value": 1234, "provenance": "reported"}, "cost": cost}
+    robot.append_events(**held, events=[{"type": "turn-finish", "reason": "done"}], usage=usage)
+    me.send_message(thread_id=waiting, text="more")
+    held = {"thread_id": waiting, "run_id": EVIL}
+    held["fence"] = robot.acquire_run(**held, stale_after=3600.0).fence
+    robot.record_operation(**held, operation_id="o", kind="model", phase=EVIL)
+    robot.put_context(**held, state="hunter2")
+    shown = told(database_url, "runs", waiting)
+    assert shown.code == 0, shown.err
+    live, second, first = shown.out.splitlines()
+    assert "holds the lease until" in live
+    assert ", model a" in live
+    assert "done after" in second
+    assert second.endswith(", input 1,234, 0.10 EUR")
+    assert "awaiting-approval after" in first
+    assert "\x1b" not in shown.out
+    assert "hunter2" not in shown.out
+    rows = told(database_url, "runs", waiting, "--json").rows
+    assert [(row["fence"], row["run_id"], row["reason"]) for row in rows] == [
+        (3, EVIL, None),
+        (2, "run_2", "done"),
+        (1, "run_1", "awaiting-approval"),
+    ]
+    assert told(database_url, "runs", waiting, "--limit", "1", "--json").rows == rows[:1]
+    assert told(database_url, "runs", "nope").code == 1
+
+
+@pytest.mark.guarantee("G-RUN-11")
+def test_a_thread_that_nobody_ran_says_so(database_url: str, me: Operations) -> None:
+    thread_id = me.create_thread().id
+    shown = told(database_url, "runs", thread_id)
+    assert (shown.code, shown.out + shown.err) == (0, "Nobody has run it yet.\n")
+    assert told(database_url, "runs", thread_id, "--json").rows == []
+
+
 @pytest.mark.guarantee("G-CLI-20")
 def test_show_prints_conversation_calls_and_timeline(database_url: str, waiting: str) -> None:
     shown = told(database_url, "show", waiting)

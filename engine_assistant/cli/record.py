@@ -35,12 +35,30 @@ def threads(
 
 
 def runs(
-    *, tenant: Tenant = None, limit: Limit = 100, database: Database = DEFAULT, json: Json = False
+    *,
+    thread: Annotated[
+        str | None,
+        typer.Argument(metavar="[THREAD]", help="The id of a thread.", show_default=False),
+    ] = None,
+    tenant: Tenant = None,
+    limit: Limit = 100,
+    database: Database = DEFAULT,
+    json: Json = False,
 ) -> None:
-    """List threads whose turn is not at rest, and who holds the lease."""
-    from engine_assistant.cli.look import threads as look
+    """List threads whose turn is not at rest, and who holds the lease; or all runs of a thread.
 
-    end(lambda screen: look.runs(screen, database, tenant=tenant, limit=limit), json=json)
+    Of a thread: by what each run ended, what it used up, and what it did last. Newest first.
+    """
+    from engine_assistant.cli.look import runs as one
+    from engine_assistant.cli.look import threads as every
+
+    if thread is None:
+        end(lambda screen: every.runs(screen, database, tenant=tenant, limit=limit), json=json)
+    else:
+        end(
+            lambda screen: one.runs_of(screen, database, thread, tenant=tenant, limit=limit),
+            json=json,
+        )
 
 
 def show(

@@ -52,7 +52,7 @@ def retry_call(ctx: Context, command: RetryCall) -> Claim:
     call = draft.call(command.call_id)
     repeatable = False
     if call is not None and call.state is CallState.UNKNOWN:
-        repeatable = _proposal(ctx, call).get("repeatable") is True
+        repeatable = _may_repeat(_proposal(ctx, call))
     return write(ctx.database, executions.retry_call(draft, command, repeatable=repeatable))
 
 
@@ -129,8 +129,12 @@ def _views(
             (row for row in approvals if row.call_id == call.call_id),
             key=lambda row: row.approver_id,
         )
-        views.append(_view(call, said, _fields(call, bodies.get(call.input_seq))["input"]))
+        views.append(_view(call, said, _fields(call, bodies.get(call.input_seq))))
     return views
+
+
+def _may_repeat(proposal: Mapping[str, JsonValue]) -> bool:
+    return proposal.get("repeatable") is True
 
 
 def _fields(call: CallRow, body: str | None) -> Mapping[str, JsonValue]:
@@ -146,12 +150,15 @@ def _proposal(ctx: Context, call: CallRow) -> Mapping[str, JsonValue]:
     return _fields(call, body)
 
 
-def _view(call: CallRow, said: Sequence[ApprovalRow], tool_input: JsonValue) -> CallView:
-    own = set(CallView.model_fields) - {"input", "approvals", "result"}
+def _view(
+    call: CallRow, said: Sequence[ApprovalRow], proposal: Mapping[str, JsonValue]
+) -> CallView:
+    own = set(CallView.model_fields) - {"input", "repeatable", "approvals", "result"}
     return CallView.model_validate(
         {
             **{name: getattr(call, name) for name in own},
-            "input": tool_input,
+            "input": proposal["input"],
+            "repeatable": _may_repeat(proposal),
             "result": None if call.result is None else read_stored(call.result),
             "approvals": tuple(
                 Say(

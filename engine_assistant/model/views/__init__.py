@@ -144,6 +144,8 @@ class Say(View):
 class CallView(View):
     """One call, with what would run and who may say so.
 
+    `repeatable`: its tool may run twice, so it may be tried again once it is `unknown`.
+
     `approvals` are those of the current request. `claimed_fence` is the fence under which the
     call runs or ran; a late result is settled with it. `result` is the tool's output or error.
     """
@@ -154,6 +156,7 @@ class CallView(View):
     tool: str
     state: CallState
     provider_call_id: str | None
+    repeatable: bool
     input: Json
     operation: str | None
     version: str | None
