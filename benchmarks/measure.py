@@ -34,10 +34,20 @@ class Sizes:
     """Events of the long thread."""
     page: int
     """Events of a page."""
+    idle: int
+    """Threads that rest beside those that a run should pick up."""
 
 
-FULL: Final = Sizes(rounds=1500, reads=150, bouts=6, seconds=1.5, history=100_000, page=1000)
-QUICK: Final = Sizes(rounds=8, reads=3, bouts=1, seconds=0.05, history=300, page=100)
+FULL: Final = Sizes(
+    rounds=1500,
+    reads=150,
+    bouts=6,
+    seconds=1.5,
+    history=100_000,
+    page=1000,
+    idle=1_000_000,
+)
+QUICK: Final = Sizes(rounds=8, reads=3, bouts=1, seconds=0.05, history=300, page=100, idle=10_000)
 
 
 @dataclass(frozen=True)

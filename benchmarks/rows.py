@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from benchmarks.measure import Row, Sizes, Work, at_least, at_most, rates, timings
 from benchmarks.raw import RawPostgres, RawSqlite, sent_by
+from benchmarks.recovery import find_runnable
 from benchmarks.stage import Stage, Talk, deltas
 from engine_assistant import make_engine
 from engine_assistant.testing.postgres import libpq
@@ -209,4 +210,5 @@ GROUPS: Final[dict[str, Callable[[Place], Iterator[Row]]]] = {
     "append-sqlite": append_sqlite,
     "long-thread": long_thread,
     "history": model_history,
+    "list-runnable": lambda place: find_runnable(place.stage(), place.sizes),
 }

@@ -168,10 +168,11 @@ class Assistant(Archives):
     def list_runnable(
         self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
     ) -> list[Runnable]:
-        """Return threads of every tenant that a run should pick up, oldest first.
+        """Return threads of every tenant that a run should pick up.
 
         These are open turns without a live lease, and waiting turns in which nothing unlapsed
-        waits. It asks for no caller: it is for the host's own process, never for a person.
+        waits. The oldest of every tenant comes first, then the second of every tenant, and on. It
+        asks for no caller: it is for the host's own process, never for a person.
 
         Args:
             limit: how many at most, 1 to 1,000.
