@@ -94,7 +94,9 @@ def test_within_asks_for_no_permission_and_a_call_does(play: Play) -> None:
 
 OWNED = [
     "assistant/authorize-file-upload",
+    "assistant/cancel-input",
     "assistant/close-thread",
+    "assistant/edit-input",
     "assistant/interrupt-turn",
     "assistant/resolve-approval",
     "assistant/resolve-unknown",

@@ -10,7 +10,7 @@ from engine_assistant.cli.look import auditor, located, looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.model.times import to_text
 from engine_assistant.model.usage import Usage
-from engine_assistant.model.views_runs import RunView
+from engine_assistant.model.views.runs import RunView
 
 __all__ = ["runs_of"]
 
