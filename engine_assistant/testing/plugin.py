@@ -17,6 +17,7 @@ from engine_assistant.testing.clock import Clock
 
 if TYPE_CHECKING:
     from engine_assistant.testing.postgres import PostgresServer
+    from engine_assistant.testing.washed import Washed
 
 __all__: list[str] = []
 
@@ -38,12 +39,22 @@ def assistant_postgres_template(assistant_postgres_server: "PostgresServer") -> 
         yield name
 
 
-@pytest.fixture
-def assistant_postgres_url(
+@pytest.fixture(scope="session")
+def assistant_postgres_washed(
     assistant_postgres_server: "PostgresServer", assistant_postgres_template: str
-) -> Iterator[str]:
-    """A fresh migrated Postgres database."""
-    with databases.postgres_database(assistant_postgres_server, assistant_postgres_template) as url:
+) -> "Iterator[Washed]":
+    """Migrated databases that are emptied after each test and given again."""
+    from engine_assistant.testing.washed import Washed
+
+    washed = Washed(assistant_postgres_server, assistant_postgres_template)
+    yield washed
+    washed.close()
+
+
+@pytest.fixture
+def assistant_postgres_url(assistant_postgres_washed: "Washed") -> Iterator[str]:
+    """A migrated Postgres database with nothing in it."""
+    with assistant_postgres_washed.lend() as url:
         yield url
 
 

@@ -10,6 +10,7 @@ from engine_assistant import RUN, USE, Assistant, AsyncAssistant, Caller, Confli
 from engine_assistant.testing import databases
 from engine_assistant.testing.clock import START, Clock
 from engine_assistant.testing.postgres import GIVEN_URL, PostgresServer, libpq, start
+from engine_assistant.testing.washed import Washed
 
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
 ROBOT = Caller(tenant="acme", principal="sys_robot", permissions={RUN}, system=True)
@@ -81,3 +82,35 @@ def test_a_clock_stands_still_until_it_is_moved() -> None:
     for wrong in (Clock, clock.set):
         with pytest.raises(ValueError, match="zone"):
             wrong(datetime(2001, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+@pytest.mark.guarantee("G-KIT-13")
+@pytest.mark.parametrize(
+    "harm",
+    [
+        None,
+        "ALTER TABLE assistant_events ALTER COLUMN type DROP NOT NULL",
+        "ALTER TABLE assistant_runs DROP CONSTRAINT ck_assistant_runs_state",
+        "CREATE TABLE left_behind (n int)",
+        "GRANT SELECT ON assistant_events TO PUBLIC",
+        "ANALYZE assistant_outbox, assistant_threads",
+    ],
+)
+def test_a_database_is_given_again_empty_and_only_if_nothing_else_is_different(
+    assistant_postgres_server: PostgresServer, assistant_postgres_template: str, harm: str | None
+) -> None:
+    washed = Washed(assistant_postgres_server, assistant_postgres_template)
+    with washed.lend() as first:
+        assistant = Assistant.from_url(first)
+        assistant.acting_as(ALICE).create_thread(key="left")
+        if harm is not None:
+            with assistant.engine.begin() as connection:
+                connection.exec_driver_sql(harm)
+    # It is left open, as tests do: whoever is still there is sent away.
+    with washed.lend() as second:
+        assert (first == second) is (harm is None)
+        again = Assistant.from_url(second)
+        assert again.survey() == []
+        again.engine.dispose()
+    assistant.engine.dispose()
+    washed.close()

@@ -91,6 +91,7 @@ def test_audit_alone_opens_nothing(play: Play, name: str) -> None:
 @pytest.mark.guarantee("G-PERM-04")
 @pytest.mark.parametrize("name", sorted(PERSON_OPERATIONS - {"assistant/create-thread"}))
 def test_audit_beside_use_reads_everything_and_writes_nothing(play: Play, name: str) -> None:
+    play.call("assistant/compact", play.right("assistant/compact"))
     before = dump(play.stage.engine)
     auditor = play.stage.assistant.acting_as(AUDITOR)
     with pytest.raises(NotFound):

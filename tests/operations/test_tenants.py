@@ -56,7 +56,7 @@ def test_another_tenants_ids_are_not_found_in_every_operation(play: Play, name: 
         if "call_id" in right:
             assert _answer(assistant, _twin(name), name, {**right, "call_id": state}) == missing
     everything = Caller("evil", "usr_alice", {USE, AUDIT, RUN}, system=True)
-    if name != "assistant/resolve-approval":
+    if name not in ("assistant/resolve-approval", "assistant/resolve-unknown"):
         assert _answer(assistant, everything, name, right) == missing
     assert dump(play.stage.engine) == before
 
