@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Final, ParamSpec
 
-from engine_assistant import RUN, USE, AsyncAssistant, AsyncOperations, Caller
+from engine_assistant import RUN, USE, AsyncAssistant, AsyncOperations, Caller, Limits
 from engine_assistant.host import Tool, ToolRegistry, tool
 from engine_assistant.host.turns import AssistantHost
 from engine_assistant.model.events import Known, Unknown
@@ -91,6 +91,23 @@ class Scene:
     async def healthy(self) -> None:
         """Let the doctor look."""
         assert [finding async for finding in self.assistant.doctor()] == []
+
+
+@dataclass
+class Meddled:
+    """The engine, with something done to the operations that a host is given."""
+
+    assistant: AsyncAssistant
+    meddle: Callable[[AsyncOperations], None]
+
+    @property
+    def limits(self) -> Limits:
+        return self.assistant.limits
+
+    def acting_as(self, caller: Caller) -> AsyncOperations:
+        ops = self.assistant.acting_as(caller)
+        self.meddle(ops)
+        return ops
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:

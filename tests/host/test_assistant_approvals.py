@@ -345,6 +345,27 @@ async def test_a_call_that_waits_is_asked_about_anew_without_waking_its_turn(
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-61")
+@in_loop
+async def test_what_breaks_while_the_turn_waits_leaves_it_waiting_without_a_lease(
+    database_url: str,
+) -> None:
+    def broken(call: PreparedCall, thread: Thread) -> Ask:
+        raise KeyError("nobody knows who approves")
+
+    async with scene(database_url) as one:
+        await asks(one, refund())
+        before = await one.types()
+        report = await one.host(tools=[changed([])], approvals=broken).run_turn(one.thread_id)
+        assert (report.ended, type(report.error)) == (Ended.ERROR, KeyError)
+        assert (await one.turn_state(), await one.types()) == ("awaiting", before)
+        # Nobody's lease stands in the way of a run that can ask.
+        host = one.host(tools=[changed([])])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.AWAITING_APPROVAL
+        assert len(await one.of("approval-request")) == 2
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-50")
 @in_loop
 async def test_a_call_that_its_tool_would_not_take_any_more_fails(database_url: str) -> None:

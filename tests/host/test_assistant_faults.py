@@ -10,6 +10,7 @@ from engine_assistant import Caller
 from engine_assistant.host import (
     Ask,
     AssistantMessage,
+    Batching,
     Ended,
     Hooks,
     ModelRequest,
@@ -83,6 +84,21 @@ async def test_a_model_that_misbehaves_ends_the_turn(database_url: str, what: st
         report = await one.host(*script, tools=[looking([])]).run_turn(one.thread_id)
         assert (report.ended, report.error is not None) == (Ended.ERROR, True)
         await rests_and_works(one, code)
+
+
+@pytest.mark.guarantee("G-HOST-42")
+@in_loop
+async def test_what_was_said_is_kept_when_the_calls_behind_it_are_refused(
+    database_url: str,
+) -> None:
+    async with scene(database_url) as one:
+        await one.say()
+        script = answer("Let me ", "look.", ToolCall("x" * 200, {}))
+        host = one.host(script, tools=[looking([])], batching=Batching(seconds=600))
+        assert (await host.run_turn(one.thread_id)).ended is Ended.ERROR
+        assert [event.text for event in await one.of("text-delta")] == ["Let me look."]
+        assert (await one.types())[-2:] == ["text-delta", "turn-error"]
+        await rests_and_works(one, "validation_failed")
 
 
 @in_loop

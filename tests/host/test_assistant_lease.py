@@ -1,13 +1,20 @@
 """The lease while a turn runs: kept without a word of the model, and the run's end when lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 import sqlalchemy as sa
 
-from engine_assistant import AsyncAssistant, Conflict, ConflictReason, make_async_engine
+from engine_assistant import (
+    AsyncAssistant,
+    AsyncOperations,
+    Conflict,
+    ConflictReason,
+    Unavailable,
+    make_async_engine,
+)
 from engine_assistant.host import (
     Ask,
     Batching,
@@ -20,11 +27,22 @@ from engine_assistant.host import (
     TurnReport,
     tool,
 )
+from engine_assistant.host.turns.holding import LeaseLost, take
+from engine_assistant.model.events import Known
 from engine_assistant.model.views import Thread
 from engine_assistant.testing.clock import Clock
 from engine_assistant.testing.races import Barrier
 from engine_assistant.testing.replay import answer
-from tests.host.assistants import ALICE, Scene, in_loop, looking, refunding, scene, until
+from tests.host.assistants import (
+    ALICE,
+    Meddled,
+    Scene,
+    in_loop,
+    looking,
+    refunding,
+    scene,
+    until,
+)
 from tests.rig.wires import Wire
 
 # Short enough to see beats and the end of trust, long enough for a machine that is busy elsewhere.
@@ -199,6 +217,91 @@ async def test_a_run_that_cannot_renew_stops_when_the_lease_may_be_over(database
         await one.healthy()
 
 
+class Hours:
+    """The clocks of the record and of this loop, moved on together."""
+
+    def __init__(self) -> None:
+        self.record = Clock()
+        self._late = 0.0
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        loop.time = lambda: time() + self._late
+
+    def pass_by(self, seconds: float) -> None:
+        self.record.forward(seconds)
+        self._late += seconds
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_write_that_was_made_twice_is_trusted_from_its_first_try_on(
+    database_url: str,
+) -> None:
+    """The record took the first, and renewed the lease then; the second renewed nothing."""
+    hours, tries = Hours(), []
+
+    async def append() -> None:
+        delta = {"type": "text-delta", "text": "Hm"}
+        tries.append(await one.bot.append_events(**holding.key, events=[delta], batch=1))
+        if len(tries) == 1:
+            hours.pass_by(6)
+            raise Unavailable("the answer is lost")
+
+    async def work() -> None:
+        await holding.write(append)
+        hours.pass_by(6)
+        holding.check()
+
+    async with scene(database_url, clock=hours.record) as one:
+        await one.say()
+        holding = await take(one.bot, one.thread_id, stale_after=10)
+        with pytest.raises(LeaseLost):
+            async with holding:
+                # As the last write of a run, so that no beat comes between.
+                await holding.give_up(work)
+        assert len(tries) == 2
+        assert (await one.bot.acquire_run(thread_id=one.thread_id, run_id="other")).fence == 2
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_what_is_only_read_renews_no_lease(database_url: str) -> None:
+    hours, done, beats = Hours(), [], []
+
+    def meddle(ops: AsyncOperations) -> None:
+        beat, get_context = ops.beat_run, ops.get_context
+
+        async def first_beat_only(**given: object) -> object:
+            beats.append(given)
+            if len(beats) > 1:
+                await asyncio.Event().wait()
+            return await beat(**given)
+
+        async def late(**given: object) -> object:
+            hours.pass_by(6)
+            return await get_context(**given)
+
+        ops.beat_run, ops.get_context = first_beat_only, late
+
+    async def ready(call: PreparedCall) -> None:
+        hours.pass_by(6)
+
+    async with scene(database_url, clock=hours.record) as one:
+        await one.say()
+        tools = [refunding(done)]
+        await one.host(answer(ToolCall("refund", {"order": 7})), tools=tools).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        engine = Meddled(one.assistant, meddle)
+        host = one.host(tools=tools, ready=ready, assistant=engine, stale_after=10)
+        assert ((await host.run_turn(one.thread_id)).ended, done) == (Ended.LOST, [])
+        host = one.host(answer("Done."), tools=tools)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        assert len(done) == 1
+        await one.healthy()
+
+
 async def until_free(host: object, one: Scene) -> TurnReport:
     reports: list[TurnReport] = []
 
@@ -228,6 +331,39 @@ async def test_a_run_that_is_cancelled_gives_its_lease_up(database_url: str) -> 
         host = one.host(answer("Here I am."))
         assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
         silent.release()
+        await one.healthy()
+
+
+@pytest.mark.guarantee("G-HOST-54")
+@in_loop
+async def test_a_run_that_is_cancelled_while_it_tells_of_an_error_gives_its_lease_up(
+    database_url: str,
+) -> None:
+    telling = asyncio.Event()
+
+    def hangs(ops: AsyncOperations) -> None:
+        append = ops.append_events
+
+        async def meddled(*, events: Sequence[Known], **given: object) -> object:
+            if events[-1].type == "turn-error":
+                telling.set()
+                await asyncio.Event().wait()
+            return await append(events=events, **given)
+
+        ops.append_events = meddled
+
+    async with scene(database_url) as one:
+        await one.say()
+        host = one.host(
+            [ConnectionError()], assistant=Meddled(one.assistant, hangs), stale_after=LONG
+        )
+        running = asyncio.create_task(host.run_turn(one.thread_id))
+        await telling.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        host = one.host(answer("Here I am."))
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
         await one.healthy()
 
 

@@ -175,6 +175,57 @@ async def test_an_approved_call_that_may_run_twice_is_claimed_again(database_url
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-58")
+@pytest.mark.parametrize("owner", [True, False], ids=["the owner says it", "a late result"])
+@in_loop
+async def test_what_became_of_a_call_is_told_in_a_note_once_a_step_was_begun_without_it(
+    database_url: str, owner: bool
+) -> None:
+    """One run dies in its tools, the next before its model speaks; then one call is settled."""
+    dead, silent = Barrier(), Barrier()
+
+    @tool(effect="write", approval="never")
+    async def charge(order: int) -> None:
+        await dead
+
+    async def dies(host: AssistantHost, where: Barrier, steps: int) -> None:
+        async def begun() -> bool:
+            return len(await one.of("step-start")) == steps
+
+        running = asyncio.create_task(host.run_turn(one.thread_id))
+        await asyncio.to_thread(where.reached.wait)
+        await until(begun)
+        running.cancel()
+        await asyncio.wait({running})
+        where.release()
+
+    async with scene(database_url) as one:
+        await one.say()
+        proposed = [ToolCall("charge", {"order": order}) for order in (7, 8)]
+        await dies(one.host(answer(*proposed), tools=[charge]), dead, 1)
+        await dies(one.host([silent], tools=[charge]), silent, 2)
+        calls = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert [call.state for call in calls] == [UNKNOWN, UNKNOWN]
+        (settled,) = [call for call in calls if call.input == {"order": 7}]
+        what = {"thread_id": one.thread_id, "call_id": settled.call_id, "output": "charged"}
+        if owner:
+            await one.me.resolve_unknown(**what, happened=True)
+        else:
+            await one.bot.settle_execution(**what, claimed_fence=1)
+        host = one.host(answer("Only 7 is sure."), tools=[charge])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        results = [r for m in request.messages if m.role == "tool" for r in m.results]
+        assert [result.output["code"] for result in results] == [UNKNOWN, UNKNOWN]
+        *_, last = request.messages
+        assert (last.role, settled.call_id in last.text, "charged" in last.text) == (
+            "user",
+            True,
+            True,
+        )
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-46")
 @in_loop
 async def test_a_result_that_was_kept_is_used_again_and_only_the_model_is_asked(

@@ -2,9 +2,10 @@
 
 The record knows who holds the lease. A process can only know for how long it may believe that it
 does: for `stale_after` seconds from the moment when it *began* the last write that the record took,
-because the record counts from a later one. That trust is an `asyncio.timeout` around the whole run.
-Each write that went well moves it on; a refusal makes it now. So nothing has to ask, and a run that
-lost its lease stops wherever it is.
+because the record counts from a later one. A write that was tried again may have been taken the
+first time, so it counts from its first try. That trust is an `asyncio.timeout` around the whole
+run. Each write that went well moves it on; a refusal makes it now. So nothing has to ask, and a run
+that lost its lease stops wherever it is.
 """
 
 import asyncio
@@ -147,11 +148,11 @@ class Holding:
         return answer
 
     async def _insist(self, do: Callable[[], Awaitable[T]]) -> tuple[float, T]:
-        """Return the answer, and when it was asked for."""
+        """Return the answer, and when it was first asked for."""
         pause = _FIRST_PAUSE
+        began = self._clock()
         while True:
             self.check()
-            began = self._clock()
             try:
                 return began, await do()
             except (Unavailable, Raced) as error:

@@ -70,7 +70,8 @@ class AssistantHost:
         """Take the lease of a thread's turn and carry the turn on until it rests.
 
         However it ends, the record says so: with a `turn-finish`, or with a `turn-error` if
-        something broke, which the report has in full. A run that loses its lease stops at once and
+        something broke, which the report has in full. A turn that waited for people when something
+        broke goes on waiting. A run that loses its lease stops at once and
         writes nothing more. One that is cancelled gives its lease up.
 
         Raises:

@@ -24,7 +24,7 @@ class Ended(StrEnum):
     LIMIT = "limit"
     INTERRUPTED = "interrupted"
     ERROR = "error"
-    """Something broke. The turn ended with a `turn-error`."""
+    """Something broke. The turn ended with a `turn-error`, or waits for people as it did before."""
     RELEASED = "released"
     """An approved call cannot run here and now. It stays approved, and the turn open."""
     LOST = "lost"

@@ -62,6 +62,7 @@ class Turn:
         self._scribe = Scribe(holding, host.batching, host.assistant.limits)
         self._recording: Recording | None = None
         self._steps = 0
+        self._rested = False
 
     async def run(self) -> TurnReport:
         """Carry the turn on until it rests.
@@ -69,6 +70,18 @@ class Turn:
         Raises:
             LeaseLost: the lease is gone. Nothing more was written.
         """
+        try:
+            return await self._carry_on()
+        except asyncio.CancelledError:
+            if not self._holding.lost:
+                with suppress(AssistantError, LeaseLost, TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        await self._leave()
+            raise
+        finally:
+            await self._scribe.aclose()
+
+    async def _carry_on(self) -> TurnReport:
         try:
             return self.report(await self._rounds())
         except NotReady as error:
@@ -78,16 +91,12 @@ class Turn:
             if not isinstance(error, AssistantError):
                 _LOG.exception("The turn of thread %s broke.", self._thread_id)
             self._scribe.forgive()
-            await self._rest(told(error))
+            if self._rested:
+                # It waits for people, and nothing ends that but they, or time.
+                await self._leave()
+            else:
+                await self._rest(told(error))
             return self.report(Ended.ERROR, error)
-        except asyncio.CancelledError:
-            if not self._holding.lost:
-                with suppress(AssistantError, LeaseLost, TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
-                        await self._leave()
-            raise
-        finally:
-            await self._scribe.aclose()
 
     def report(self, ended: Ended, error: Exception | None = None) -> TurnReport:
         """Say what became of the run."""
@@ -112,12 +121,13 @@ class Turn:
             thread = await self._holding.read(
                 partial(self._holding.ops.get_thread, thread_id=self._thread_id)
             )
+            # It may have come to rest before this run came, which can only ask anew.
+            self._rested = thread.turn_state is TurnState.AWAITING
             status = await self._converse(thread, await self._look(thread))
             if status is not Status.AWAITING_APPROVAL:
                 await self._rest(TurnFinish.model_validate({"reason": status.value}))
                 return Ended(status)
-            if thread.turn_state is TurnState.AWAITING:
-                # It rested before this run came, which may only have asked anew.
+            if self._rested:
                 await self._leave()
                 return Ended.AWAITING_APPROVAL
             if await self._rest_awaiting():
@@ -126,16 +136,21 @@ class Turn:
     async def _look(self, thread: Thread) -> Past:
         """Read everything that the turn goes on from."""
         history_of = partial(self._holding.ops.history, thread_id=self._thread_id)
+        ended: set[str] = set()
         while True:
+            before = ended
             history = await self._holding.read(partial(history_of, budget=self._host.budget))
             calls = {
                 result.call_id: Left(await self._call(result.call_id), result)
                 for result in pasts.undecided(history, thread)
             }
-            # One that has ended since the history was read has its result in the next one.
-            if not any(left.view.state in _ENDED for left in calls.values()):
+            ended = {one for one, left in calls.items() if left.view.state in _ENDED}
+            # One that has ended since the history was read is told otherwise in the next one. One
+            # that had ended before is told for good: as unknown, with what came of it in a note.
+            if ended <= before:
                 break
-        return pasts.tell(history, thread, calls, await self._private(history, thread))
+        left = {one: left for one, left in calls.items() if one not in ended}
+        return pasts.tell(history, thread, left, await self._private(history, thread))
 
     async def _call(self, call_id: str) -> CallView:
         return await self._holding.read(
@@ -146,7 +161,7 @@ class Turn:
         """Read the private context, if there is a message that it could belong to."""
         if not pasts.has_answered(history, thread):
             return ()
-        context = await self._holding.write(
+        context = await self._holding.read(
             partial(self._holding.ops.get_context, **self._holding.key)
         )
         return unpack(context.state)

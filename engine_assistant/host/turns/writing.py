@@ -9,10 +9,11 @@ number, and the record answers what it answered then.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from engine_assistant import Limits
+from engine_assistant import AssistantError, Limits
 from engine_assistant.host.model import Usage
 from engine_assistant.host.turns.holding import Holding, LeaseLost
 from engine_assistant.host.turns.spent import Spent, added
@@ -83,24 +84,35 @@ class Scribe:
 
         Raises:
             LeaseLost: the lease is gone.
-            AssistantError: the record refuses the batch. Nothing of it was kept.
+            AssistantError: the record refuses these events. None of them was kept; what was held
+                back before them is written alone, unless the record refuses that too.
         """
         async with self._writing:
             self._raise_failure()
-            batch, self._held, self._bytes = [*self._held, *events], [], 0
-            if not batch:
+            held, self._held, self._bytes = self._held, [], 0
+            if not held and not events:
                 return
-            number = self._batch + 1
             # Deltas alone are the cheapest batch; what has not changed need not be told.
             news = self._spent if events and self._spent != self._noted else None
-            told = await self._holding.write(
-                lambda: self._holding.ops.append_events(
-                    **self._holding.key, events=batch, batch=number, usage=news
-                )
+            try:
+                await self._append([*held, *events], news)
+            except AssistantError:
+                # What was said before was said, whatever is wrong with these.
+                if held and events:
+                    with suppress(AssistantError):
+                        await self._append(held, None)
+                raise
+
+    async def _append(self, batch: list[Known], news: Spent | None) -> None:
+        number = self._batch + 1
+        told = await self._holding.write(
+            lambda: self._holding.ops.append_events(
+                **self._holding.key, events=batch, batch=number, usage=news
             )
-            self._batch = number
-            self._noted = news or self._noted
-            self._holding.heard(interrupt_requested=told.interrupt_requested)
+        )
+        self._batch = number
+        self._noted = news or self._noted
+        self._holding.heard(interrupt_requested=told.interrupt_requested)
 
     def forgive(self) -> None:
         """Forget that a write which was put off failed: what comes next is all that matters."""
