@@ -136,17 +136,25 @@ def read_events(ctx: Context, command: ReadEvents) -> EventPage:
 def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
     """Return the same page as JSON, without making objects of it."""
     read, last_seq = _read(ctx, command)
-    events = ",".join(_spliced(read.rows))
-    return (f'{{"events":[{events}],"last_seq":{last_seq},"head_seq":{read.head_seq}}}').encode()
+    end = f'],"last_seq":{last_seq},"head_seq":{read.head_seq}}}'
+    return _spliced('{"events":[', read.rows, end).encode()
 
 
-def _spliced(rows: Sequence[StoredEvent]) -> list[str]:
-    """Put number, turn and time into each stored body, which stays as it is."""
-    return [
+def _spliced(begin: str, rows: Sequence[StoredEvent], end: str) -> str:
+    """Put number, turn and time into each stored body, which stays as it is, and join them.
+
+    One join makes all of it: to copy a page once more costs as much as to fetch it.
+    """
+    if not rows:
+        return begin + end
+    records = [
         f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
-        + (body[1:] if kind in WRITERS else _of_newer_writer(kind, body))
+        f"{body[1:] if kind in WRITERS else _of_newer_writer(kind, body)}"
         for seq, kind, turn, body, at in rows
     ]
+    records[0] = begin + records[0]
+    records[-1] += end
+    return ",".join(records)
 
 
 def _of_newer_writer(kind: str, body: str) -> str:
@@ -170,7 +178,7 @@ def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
 def _validated(rows: Sequence[StoredEvent]) -> list[Known | Unknown] | None:
     """Return events that are what their rows say: a body is one object, and no other's."""
     try:
-        events = EVENTS.validate_json(f"[{','.join(_spliced(rows))}]")
+        events = EVENTS.validate_json(_spliced("[", rows, "]"))
     except ValidationError:
         return None
     if len(events) != len(rows):
