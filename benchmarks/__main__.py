@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [--quick] [--only NAME] [--json FILE] [--database URL]`."""
+"""The command: `python -m benchmarks [--quick] [--only NAME] [--json [FILE]] [--database URL]`."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import sqlalchemy as sa
 from rich.console import Console
@@ -16,6 +17,9 @@ from benchmarks.measure import FULL, QUICK, Row
 from benchmarks.rows import GROUPS, Place
 from engine_assistant.testing.databases import postgres_database
 from engine_assistant.testing.postgres import PostgresServer, start
+
+_STDOUT: Final = "-"
+_WIDE: Final = 140
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,9 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in names:
             progress.print(f"measuring {name}", style="dim")
             rows += GROUPS[name](place)
-    Console().print(_table(rows))
-    if asked.json:
-        asked.json.write_text(json.dumps([row.plain() for row in rows], indent=2) + "\n")
+    plain = json.dumps([row.plain() for row in rows], indent=2)
+    if asked.json == _STDOUT:
+        print(plain)  # noqa: T201 - it is what was asked for
+    else:
+        # Into a file or a pipe a line stays a line.
+        Console(width=None if sys.stdout.isatty() else _WIDE).print(_table(rows))
+    if asked.json and asked.json != _STDOUT:
+        Path(asked.json).write_text(plain + "\n", encoding="utf-8")
     # A quick run is too short to judge by.
     return 0 if asked.quick or all(row.passed for row in rows) else 1
 
@@ -43,7 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--only", action="append", choices=list(GROUPS), help="these rows alone")
-    parser.add_argument("--json", type=Path, help="write the rows to this file too")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=_STDOUT,
+        metavar="FILE",
+        help="write the rows to this file too; without a file, print them instead of the table",
+    )
     parser.add_argument("--database", help="a Postgres URL; default is a server of our own")
     return parser
 

@@ -3,38 +3,38 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.__main__ import main
 from benchmarks.measure import Row, at_least, at_most
+from benchmarks.rows import GROUPS
 from engine_assistant.testing.postgres import PostgresServer
+from tests.rig.pages import ROOT
 
-PSYCOPG = ("psycopg, the same statement", "psycopg, four statements", "psycopg, the usual six")
-ROWS = [
-    *[("append 8, Postgres", against) for against in PSYCOPG],
-    *[("append 64, Postgres", against) for against in PSYCOPG],
-    ("append 8, Postgres, 8 threads", "psycopg, the same"),
-    ("append 8, Postgres, 32 threads", "psycopg, the same"),
-    ("append 8, Postgres, 16 writers on one thread", "one writer"),
-    ("append 8, SQLite", "sqlite3"),
-    ("append 64, SQLite", "sqlite3"),
-    ("append 8, Postgres, history of 300", "history of 100"),
-    *[
-        (f"read 100 at the {where}, Postgres, {kind}", against)
-        for where in ("start", "middle", "end")
-        for kind, against in (
-            ("typed", "psycopg and one validation"),
-            ("json", "psycopg, the rows alone"),
-        )
-    ],
-]
+PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
-def test_a_quick_run_produces_every_row(postgres_server: PostgresServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_quick_run_produces_rows_of_each_group(
+    group: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     url = postgres_server.url.render_as_string(hide_password=False)
     file = tmp_path / "rows.json"
-    assert main(["--quick", "--database", url, "--json", str(file)]) == 0
+    assert main(["--quick", "--only", group, "--database", url, "--json", str(file)]) == 0
     rows = [Row(**row) for row in json.loads(file.read_text())]
-    assert [(row.name, row.against) for row in rows] == ROWS
-    assert all(row.ours > 0 and row.other > 0 for row in rows)
+    assert rows
+    assert len({(row.name, row.against) for row in rows}) == len(rows)
+    assert all(row.ours > 0 and row.other > 0 and row.ratio > 0 for row in rows)
+    assert f"| `{group}` |" in PAGE
+
+
+def test_without_a_file_the_rows_go_to_standard_output(
+    postgres_server: PostgresServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = postgres_server.url.render_as_string(hide_password=False)
+    assert main(["--quick", "--only", "append-sqlite", "--database", url, "--json"]) == 0
+    names = [Row(**row).name for row in json.loads(capsys.readouterr().out)]
+    assert names == ["append 8, SQLite", "append 64, SQLite"]
 
 
 def test_a_ratio_passes_up_to_its_bound() -> None:
