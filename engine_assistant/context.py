@@ -22,7 +22,7 @@ from engine_assistant.model.rows import MilestoneRow
 from engine_assistant.model.service import Milestone
 from engine_assistant.store.database import Database
 
-__all__ = ["Caller", "Clock", "Context", "Emit"]
+__all__ = ["Caller", "Clock", "Context", "Emit", "refuse_no_caller"]
 
 Clock = Callable[[], datetime]
 """Gives the time (aware). Called after the lock; the database's own clock is the default."""
@@ -99,6 +99,18 @@ class Caller:
         if callable(self.permissions):
             return self.permissions(key) is True
         return key in self.permissions
+
+
+def refuse_no_caller(value: object) -> None:
+    """Refuse what stands where a caller must, before anything is asked of it.
+
+    Raises:
+        ValidationFailed: it is no `Caller`.
+    """
+    if not isinstance(value, Caller):
+        raise ValidationFailed(
+            f"The caller must be a Caller, not a {type(value).__name__}.", path="caller"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
-from engine_assistant.model.fields import Count, Id, Label, Moment, Natural, Reason, Sha256, Title
+from engine_assistant.model.fields import Id, Label, Moment, Natural, Reason, Sha256, Summary, Title
 from engine_assistant.model.machines import (
     ApprovalState,
     CallState,
@@ -32,6 +32,7 @@ from engine_assistant.model.machines import (
 __all__ = [
     "DEEPEST_LINE",
     "LONGEST_LINE",
+    "MOST_COUNTED",
     "SUBJECT",
     "THREAD",
     "VERSION",
@@ -64,6 +65,9 @@ LONGEST_LINE: Final = 2 * 1024 * 1024
 DEEPEST_LINE: Final = codec.MAX_DEPTH + 3
 """A line and its row stand around a body, which stands around a value of the full depth."""
 
+MOST_COUNTED: Final = 2**53 - 1
+"""The largest number that the engine can have counted to; no thread comes near it."""
+
 
 class Line(BaseModel):
     """The root of everything that is read from a line."""
@@ -80,6 +84,9 @@ def _object(value: object) -> object:
 # The codec has checked what is inside.
 _Stored = Annotated[dict[str, JsonValue], PlainValidator(_object)]
 _Text = Annotated[str, Field(strict=True)]
+# What the engine counts itself goes on where it is imported, so it ends far before a column does.
+_Counted = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED)]
+_Numbered = Annotated[int, Field(strict=True, ge=1, le=MOST_COUNTED)]
 # Not a literal, which would take True for 1.
 _Version = Annotated[int, Field(strict=True, ge=1, le=VERSION)]
 
@@ -93,17 +100,17 @@ class ThreadFields(Line):
     title: Title | None
     status: ThreadStatus
     turn_state: TurnState
-    turn: Natural
+    turn: _Counted
     open_since: Moment | None
     next_deadline: Moment | None
-    last_seq: Natural
-    fence: Natural
+    last_seq: _Counted
+    fence: _Counted
     interrupt_requested_at: Moment | None
-    milestones: Natural
+    milestones: _Counted
     created_at: Moment
     last_active_at: Moment
     closed_at: Moment | None
-    queued: Natural
+    queued: _Counted
 
 
 class Header(Line):
@@ -127,7 +134,7 @@ class SectionEnd(Line):
     """How many rows a section holds, and the digest of its lines."""
 
     end: _Text
-    count: Natural
+    count: _Counted
     sha256: Sha256
 
 
@@ -142,7 +149,7 @@ class SubjectEnd(Line):
     """The last line after the archives of one person's threads."""
 
     end: Literal["subject"]
-    threads: Natural
+    threads: _Counted
     sha256: Sha256
 
 
@@ -153,9 +160,9 @@ class Fields(Line):
 class EventFields(Fields):
     """An event."""
 
-    seq: Count
+    seq: _Numbered
     type: Label
-    turn: Natural
+    turn: _Counted
     body: _Stored
     created_at: Moment
 
@@ -168,13 +175,13 @@ class InputFields(Fields):
     key: Id | None
     key_digest: Sha256
     state: InputState
-    turn: Natural
-    first_seq: Natural
-    last_seq: Natural
+    turn: _Counted
+    first_seq: _Counted
+    last_seq: _Counted
     when_busy: WhenBusy | None
     priority: Priority
-    position: Natural
-    joins: Natural
+    position: _Counted
+    joins: _Counted
     body: _Stored | None
     queued_at: Moment | None
 
@@ -183,20 +190,20 @@ class CallFields(Fields):
     """A tool call."""
 
     call_id: Id
-    turn: Natural
+    turn: _Counted
     step: Id
     tool: Label
     state: CallState
     provider_call_id: Id | None
-    input_seq: Natural
+    input_seq: _Counted
     input_digest: Sha256
     operation: Label | None
     version: Id | None
     expires_at: Moment | None
-    required: Natural | None
-    request_seq: Natural | None
+    required: _Counted | None
+    request_seq: _Counted | None
     request_digest: Sha256 | None
-    claimed_fence: Natural | None
+    claimed_fence: _Counted | None
     claimed_attempt: Natural | None
     claimed_at: Moment | None
     result: _Stored | None
@@ -208,13 +215,13 @@ class ApprovalFields(Fields):
     """One person's say over one request."""
 
     call_id: Id
-    request_seq: Natural
+    request_seq: _Counted
     approver_id: Id
     nonce: Id
     digest: Sha256
     state: ApprovalState
     decided_at: Moment | None
-    decided_seq: Natural | None
+    decided_seq: _Counted | None
     channel: Id | None
     reason: Reason | None
 
@@ -222,12 +229,12 @@ class ApprovalFields(Fields):
 class RunFields(Fields):
     """One holding of the lease."""
 
-    fence: Natural
+    fence: _Counted
     run_id: Id
     state: RunState
     started_at: Moment
     ended_at: Moment | None
-    turn: Natural
+    turn: _Counted
     reason: Label | None
     usage: _Stored | None
     operation: _Stored | None
@@ -246,9 +253,9 @@ class FileFields(Fields):
 class CompactionFields(Fields):
     """A summary that stands for a range of events."""
 
-    n: Count
-    from_seq: Natural
-    to_seq: Natural
-    summary: _Text
-    covered_by: Natural | None
+    n: _Numbered
+    from_seq: _Counted
+    to_seq: _Counted
+    summary: Summary
+    covered_by: _Counted | None
     created_at: Moment

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from engine_assistant.archive.export import lines_of
 from engine_assistant.archive.unpacking import Archive
-from engine_assistant.context import Caller, Context
+from engine_assistant.context import Caller, Context, refuse_no_caller
 from engine_assistant.doctor import reading
 from engine_assistant.doctor.examination import examine_held
 from engine_assistant.model.errors import (
@@ -38,15 +38,19 @@ _PAGE: Final = 100
 """Rows that are written at a time."""
 
 
-def admit(caller: Caller, *, cancel_open: bool) -> None:
+def admit(caller: Caller, *, in_pieces: bool, cancel_open: bool) -> None:
     """Ask for the permission, before anything is read.
 
     Raises:
         PermissionDenied: the caller does not hold `run`.
-        ValidationFailed: what is to be done with what is open is not said with a bool.
+        ValidationFailed: the caller is none; the archive does not come in pieces; what is to be
+            done with what is open is not said with a bool.
     """
+    refuse_no_caller(caller)
     if not caller.holds(RUN):
         raise PermissionDenied(f"This needs the permission {RUN}.", needs=RUN)
+    if not in_pieces:
+        raise ValidationFailed("An archive comes as bytes, in pieces.", path="lines")
     if type(cancel_open) is not bool:
         raise ValidationFailed("cancel_open must be a bool.", path="cancel_open")
 
@@ -133,6 +137,7 @@ def _imported(tenant: str, archive: Archive) -> ThreadRow:
         context_bytes=0,
         origin_tenant=None if header.origin_tenant == tenant else header.origin_tenant,
         import_digest=archive.digest,
+        imported_seq=given.last_seq,
     )
 
 

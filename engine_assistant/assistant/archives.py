@@ -95,7 +95,7 @@ class Archives:
             Conflict: `thread_exists`, `key_reused`, or `archive_unsettled` when something in it is
                 not over.
         """
-        admit(caller, cancel_open=cancel_open)
+        admit(caller, in_pieces=isinstance(lines, Iterable), cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             for piece in lines:
                 unpacking.feed_one(piece)
@@ -119,7 +119,7 @@ class Archives:
             PermissionDenied: the caller does not hold `run`.
             ValidationFailed: the file is damaged at `facts["line"]`.
         """
-        admit(caller, cancel_open=cancel_open)
+        admit(caller, in_pieces=isinstance(lines, Iterable), cancel_open=cancel_open)
         with closing(Unpacking()) as unpacking:
             for piece in lines:
                 for archive in unpacking.feed(piece):

@@ -65,7 +65,9 @@ class AsyncArchives:
         cancel_open: bool = False,
     ) -> Imported:
         """See `Archives.import_thread`."""
-        admit(caller, cancel_open=cancel_open)
+        admit(
+            caller, in_pieces=isinstance(lines, Iterable | AsyncIterable), cancel_open=cancel_open
+        )
         with closing(Unpacking()) as unpacking:
             async for piece in _each(lines):
                 unpacking.feed_one(piece)
@@ -79,7 +81,9 @@ class AsyncArchives:
         cancel_open: bool = False,
     ) -> AsyncGenerator[Imported | Refused, None]:
         """See `Archives.import_threads`."""
-        admit(caller, cancel_open=cancel_open)
+        admit(
+            caller, in_pieces=isinstance(lines, Iterable | AsyncIterable), cancel_open=cancel_open
+        )
         with closing(Unpacking()) as unpacking:
             async for piece in _each(lines):
                 for archive in unpacking.feed(piece):

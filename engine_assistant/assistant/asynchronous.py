@@ -20,7 +20,7 @@ from engine_assistant.assistant.settings import (
     reading_mode,
     refuse_other_kind,
 )
-from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.context import Caller, Clock, Emit, refuse_no_caller
 from engine_assistant.doctor import Finding, Progress, examine, reading_engine
 from engine_assistant.engines import make_async_engine
 from engine_assistant.model.commands import Command
@@ -92,6 +92,7 @@ class AsyncAssistant(AsyncArchives):
 
     def acting_as(self, caller: Caller) -> AsyncOperations:
         """See `Assistant.acting_as`."""
+        refuse_no_caller(caller)
         return _Acting(self, caller, self._settings.observer)
 
     def bind(self, connection: AsyncConnection, caller: Caller) -> AsyncBound:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from engine_assistant.assistant.async_verbs import AsyncOperations
 from engine_assistant.assistant.settings import CLEAN, Settings, refuse_other_kind
 from engine_assistant.assistant.verbs import Operations
-from engine_assistant.context import Caller, Context
+from engine_assistant.context import Caller, Context, refuse_no_caller
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Unavailable
 from engine_assistant.model.views import Thread
@@ -27,6 +27,7 @@ class _Joined:
     """A transaction that can break: a refusal leaves it clean, anything else must roll back."""
 
     def __init__(self, settings: Settings, caller: Caller) -> None:
+        refuse_no_caller(caller)
         self._settings = settings
         self._caller = caller
         self._failure: Exception | None = None

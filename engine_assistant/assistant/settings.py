@@ -5,12 +5,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
-from engine_assistant.context import Caller, Clock, Context, Emit
+from engine_assistant.context import Caller, Clock, Context, Emit, refuse_no_caller
 from engine_assistant.engines import BEGIN_OPTION, DEFERRED
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import (
@@ -64,7 +65,12 @@ class Settings:
     observer: Observer | None = None
 
     def context(self, connection: sa.Connection, caller: Caller) -> Context:
-        """Return what an operation is given."""
+        """Return what an operation is given.
+
+        Raises:
+            ValidationFailed: the caller is none.
+        """
+        refuse_no_caller(caller)
         return Context(
             connection=connection,
             caller=caller,
@@ -98,15 +104,18 @@ class Settings:
         """Return the threads that a run should pick up.
 
         Raises:
-            ValidationFailed: the limit is not between 1 and the largest page.
+            ValidationFailed: the limit is not between 1 and the largest page, or more threads
+                than that are excluded.
         """
         self.check_limit(limit)
         try:
-            pairs = _PAIRS.validate_python(list(exclude))
+            pairs = _PAIRS.validate_python(list(islice(exclude, self.limits.page + 1)))
         except (TypeError, ValidationError):
             raise ValidationFailed(
                 "Exclude threads as (tenant, thread id) pairs.", path="exclude"
             ) from None
+        if len(pairs) > self.limits.page:
+            raise ValidationFailed(f"Exclude at most {self.limits.page} threads.", path="exclude")
         rows = runnable(
             connection, schema=self.schema, clock=self.clock, limit=limit, exclude=pairs
         )

@@ -20,7 +20,7 @@ from engine_assistant.assistant.settings import (
     refuse_other_kind,
 )
 from engine_assistant.assistant.verbs import Operations
-from engine_assistant.context import Caller, Clock, Emit
+from engine_assistant.context import Caller, Clock, Emit, refuse_no_caller
 from engine_assistant.doctor import Finding, Progress, examine, reading_engine
 from engine_assistant.engines import make_engine
 from engine_assistant.model.commands import Command
@@ -115,6 +115,7 @@ class Assistant(Archives):
 
         A call that raced with another transaction is tried again until `retry_for` is over.
         """
+        refuse_no_caller(caller)
         return _Acting(self, caller, self._settings.observer)
 
     def bind(self, connection: sa.Connection, caller: Caller) -> Bound:
@@ -176,7 +177,7 @@ class Assistant(Archives):
 
         Args:
             limit: how many at most, 1 to 1,000.
-            exclude: (tenant, thread id) pairs to leave out.
+            exclude: (tenant, thread id) pairs to leave out, 1,000 at most.
         """
         engine = self._engines[reading_mode(self.engine.dialect.name)]
         with translated(), engine.connect() as connection:

@@ -85,6 +85,8 @@ def claimed(derived: Derived, event: ExecutionClaimed, seq: int, at: str) -> Non
         notes.add(Code.EXPIRY, where, "The approval had run out.")
     if trigger is Trigger.RECLAIM and not call.repeatable:
         notes.add(Code.CLAIM, where, "It runs again, and nobody said that it may.")
+    if 0 < (call.request_seq or 0) <= derived.imported_seq < seq:
+        notes.add(Code.CLAIM, where, "It was approved before the thread was imported.")
     _give(derived, trigger, event, seq, at)
 
 

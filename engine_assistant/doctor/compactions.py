@@ -145,8 +145,9 @@ class Cuts:
             self._note(n, "Its range is none.")
             return None
         text = row["summary"]
-        if not isinstance(text, str) or not 1 <= len(text.encode()) <= LIMITS.summary_bytes:
-            self._note(n, "Its summary is empty, too long, or no text.")
+        size = len(text.encode()) if isinstance(text, str) and "\0" not in text else 0
+        if not 1 <= size <= LIMITS.summary_bytes:
+            self._note(n, "Its summary is empty, too long, holds NUL, or is no text.")
         return _Summary(n, first, last, row["covered_by"])
 
     def _check_cover(self) -> None:

@@ -108,6 +108,8 @@ class Derived:
     milestones: Milestones
     last_active_at: str
     closed_at: str | None
+    imported_seq: int = 0
+    """Its last event when it was imported: nobody may use an approval of before again."""
     last_seq: int = 0
     turn: int = 0
     turn_state: TurnState = TurnState.IDLE

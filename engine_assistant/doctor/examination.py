@@ -166,6 +166,7 @@ def _thread(db: Database, key: Key, totals: _Totals) -> Iterator[Finding]:
     derived = Derived(
         origin=str(row["origin_tenant"] or key[0]),
         thread_id=key[1],
+        imported_seq=threads.imported_seq(row),
         notes=notes,
         milestones=Milestones(
             reading.rows_of(db, outbox, key[1], "n"),

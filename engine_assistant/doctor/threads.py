@@ -45,13 +45,26 @@ def check_thread(derived: Derived, row: Columns) -> None:
     _check_lease(notes, row)
 
 
+def imported_seq(row: Columns) -> int:
+    """Return with how many events a thread was imported."""
+    seq = row["imported_seq"]
+    return seq if isinstance(seq, int) else 0
+
+
 def _check_origin(notes: Notes, row: Columns) -> None:
     """Check that a thread says of where it came from all that an import says, or nothing."""
     origin, digest = row["origin_tenant"], row["import_digest"]
     if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
         notes.add(Code.THREAD_ROW, "thread", "What it was imported from is no digest.")
+    seq, last = row["imported_seq"], row["last_seq"]
+    if seq != 0 and (digest is None or not _is_among(seq, last)):
+        notes.add(Code.THREAD_ROW, "thread", "It was not imported with so many events.")
     if origin is not None and (digest is None or origin == row["tenant_id"]):
         notes.add(Code.THREAD_ROW, "thread", "It says where it came from, and was not imported.")
+
+
+def _is_among(seq: object, last: object) -> bool:
+    return isinstance(seq, int) and isinstance(last, int) and 0 <= seq <= last
 
 
 def _deadline(derived: Derived) -> str | None:

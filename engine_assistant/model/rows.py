@@ -64,6 +64,7 @@ class ThreadRow:
     context_bytes: int
     origin_tenant: str | None
     import_digest: str | None
+    imported_seq: int
 
     @property
     def origin(self) -> str:

@@ -14,7 +14,7 @@ from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.commands import ClaimExecution
 from engine_assistant.model.commands.runs import RetryCall
 from engine_assistant.model.digests import arguments_digest
-from engine_assistant.model.errors import ConflictReason, ValidationFailed, not_found
+from engine_assistant.model.errors import Conflict, ConflictReason, ValidationFailed, not_found
 from engine_assistant.model.events import CallRetried, ExecutionClaimed
 from engine_assistant.model.machines import CALL, ApprovalState, CallState, Trigger, TurnState
 from engine_assistant.model.rows import ApprovalRow, CallRow, Plan, RunRow
@@ -76,7 +76,8 @@ def retry_call(draft: Draft, command: RetryCall, *, repeatable: bool) -> Plan[Cl
     """Give the right to run an `unknown` call again to the run that holds the lease.
 
     An ungated call runs again as it was proposed. A gated one is claimed again, with every check
-    of a claim: people approved this input of this version, until this time.
+    of a claim: people approved this input of this version, until this time, and here: what was
+    asked before the thread was imported was not asked of them for here.
 
     Raises:
         NotFound: there is no such call.
@@ -99,6 +100,15 @@ def retry_call(draft: Draft, command: RetryCall, *, repeatable: bool) -> Plan[Cl
     admit(trigger, call)
     if not repeatable:
         raise refused(ConflictReason.NOT_REPEATABLE, call)
+    if gated and (call.request_seq or 0) <= draft.thread.imported_seq:
+        # Each place that the thread was brought to could use the one approval once more.
+        raise Conflict(
+            ConflictReason.NOT_REPEATABLE,
+            "It was approved before the thread was imported, and so not for here. Settle the call,"
+            " or let a person resolve it.",
+            call_id=call.call_id,
+            state=call.state.value,
+        )
     if gated is (served is None):
         raise ValidationFailed(
             "Give operation, version and input of a gated call, and of no other.", path="operation"

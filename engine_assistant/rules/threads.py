@@ -48,6 +48,7 @@ def new_thread(
         context_bytes=0,
         origin_tenant=None,
         import_digest=None,
+        imported_seq=0,
     )
 
 

@@ -81,6 +81,10 @@ def translated() -> Iterator[None]:
         yield
     except sqlalchemy.exc.SQLAlchemyError as error:
         failure = meaning(error)
+    except OverflowError as error:
+        # SQLite's driver raises it by itself, and SQLAlchemy lets it through.
+        kind = type(error).__name__
+        failure = Internal("A number is larger than the database can keep.", error=kind)
     if failure is not None:
         try:
             raise failure

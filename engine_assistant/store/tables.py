@@ -86,6 +86,7 @@ threads: Final = sa.Table(
     counter("context_bytes"),
     sa.Column("origin_tenant", IDENTITY),
     sa.Column("import_digest", sa.Text),
+    counter("imported_seq"),
     sa.CheckConstraint(any_of("status", ThreadStatus), name="status"),
     sa.CheckConstraint(any_of("turn_state", TurnState), name="turn_state"),
     sa.CheckConstraint("last_seq >= 0 AND fence >= 0 AND turn >= 0", name="counters"),

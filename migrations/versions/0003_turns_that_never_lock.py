@@ -32,6 +32,7 @@ def _added() -> dict[str, list[sa.Column]]:
             _counter("context_bytes"),
             sa.Column("origin_tenant", IDENTITY),
             sa.Column("import_digest", sa.Text()),
+            _counter("imported_seq"),
         ],
         "assistant_inputs": [
             sa.Column("when_busy", sa.Text()),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -156,5 +157,26 @@ def test_a_cancelled_task_leaves_nothing_open(
         imported = await assistant.import_thread(keeper(), [archive])
         assert imported.created, "nothing of the cancelled one was kept"
         await cancelled(export(imported.thread_id))
+
+    _run(async_database_url, work)
+
+
+def test_what_is_no_archive_and_who_is_no_caller_are_refused(async_database_url: str) -> None:
+    nothing: Any = None
+
+    async def work(assistant: AsyncAssistant) -> None:
+        with pytest.raises(ValidationFailed, match="comes as bytes"):
+            await assistant.import_thread(keeper(), nothing)
+        with pytest.raises(ValidationFailed, match="comes as bytes"):
+            await anext(assistant.import_threads(keeper(), nothing))
+        with pytest.raises(ValidationFailed, match="a Caller"):
+            await assistant.import_thread(nothing, [])
+        with pytest.raises(ValidationFailed, match="a Caller"):
+            await anext(assistant.export_thread(nothing, thread_id="t"))
+        with pytest.raises(ValidationFailed, match="a Caller"):
+            assistant.acting_as(nothing)
+        async with assistant.engine.connect() as connection:
+            with pytest.raises(ValidationFailed, match="a Caller"):
+                assistant.bind(connection, nothing)
 
     _run(async_database_url, work)

@@ -4,6 +4,7 @@ On SQLite alone where it is about the bytes: they are judged before any database
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -181,6 +182,27 @@ def test_lines_come_in_any_pieces(small: Assistant, archive: bytes) -> None:
         assert not small.import_thread(keeper(), whole).created
 
 
-@pytest.mark.parametrize("given", [["text"], b"bytes are numbers", [None], [bytearray(b"x")]])
+@pytest.mark.parametrize(
+    "given", [["text"], b"bytes are numbers", [None], [bytearray(b"x")], None, 7]
+)
 def test_what_is_no_bytes_is_refused(small: Assistant, given: Iterable[bytes]) -> None:
     _refused(small, given)
+
+
+NO_CALLER: Any = None
+
+
+def test_who_is_no_caller_is_refused_at_every_door(small: Assistant) -> None:
+    doors: list[Callable[[], object]] = [
+        lambda: small.import_thread(NO_CALLER, []),
+        lambda: list(small.import_threads(NO_CALLER, [])),
+        lambda: list(small.export_thread(NO_CALLER, thread_id="t")),
+        lambda: list(small.export_subject(NO_CALLER, subject="usr")),
+        lambda: small.acting_as(NO_CALLER),
+    ]
+    for door in doors:
+        with pytest.raises(ValidationFailed) as refused:
+            door()
+        assert refused.value.facts["path"] == "caller"
+    with small.engine.connect() as connection, pytest.raises(ValidationFailed, match="a Caller"):
+        small.bind(connection, NO_CALLER)

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from engine_assistant import Assistant, Conflict, ValidationFailed
+from engine_assistant.archive.sections import SECTIONS
 from tests.rig.archives import Value, archive_of, contents, keeper, line_of, sealed, value_of
 from tests.rig.record import Record
 
@@ -96,6 +99,70 @@ def test_rows_that_the_tables_do_not_admit_are_refused(
     with pytest.raises(ValidationFailed, match="contradict each other"):
         target.import_thread(keeper(), [archive], cancel_open=True)
     assert not any(contents(target.engine).values())
+
+
+MOST = 2**63 - 1
+
+UNFIT: dict[str, tuple[str, str, int, Change]] = {
+    "a fence without a next": ("everyday", "archive", 0, _inside("thread", fence=MOST)),
+    "a turn without a next": ("everyday", "archive", 0, _inside("thread", turn=MOST)),
+    "milestones without a next": ("everyday", "archive", 0, _inside("thread", milestones=MOST)),
+    "a run without a next": ("everyday", "run", 0, _says(fence=MOST)),
+    "a message without a next": ("everyday", "input", 0, _says(position=MOST)),
+    "a summary without a next": ("summarised", "compaction", 0, _says(n=MOST)),
+    "a summary with NUL": ("summarised", "compaction", 0, _says(summary="a\0b")),
+    "an empty summary": ("summarised", "compaction", 0, _says(summary="")),
+    "too long a summary": ("summarised", "compaction", 0, _says(summary="x" * 262_145)),
+    "a title with NUL": ("everyday", "archive", 0, _inside("thread", title="a\0b")),
+    "a key with NUL": ("everyday", "input", 0, _says(key="a\0b")),
+    "a tool with NUL": ("everyday", "call", 0, _says(tool="a\0b")),
+    "a nonce with NUL": ("everyday", "approval", 0, _says(nonce="a\0b")),
+    "a reason with NUL": ("everyday", "approval", 0, _says(reason="a\0b")),
+    "a run's reason with NUL": ("everyday", "run", 0, _says(reason="a\0b")),
+    "a file name with NUL": ("everyday", "file", 0, _says(filename="a\0b")),
+    "a type of file with NUL": ("everyday", "file", 0, _says(content_type="a\0b")),
+}
+
+
+@pytest.mark.guarantee("G-ARCH-23")
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_no_column_holds_or_goes_on_from_is_refused_at_its_line(
+    sqlite_record: Record, target: Assistant, name: str
+) -> None:
+    thread, kind, at, change = UNFIT[name]
+    whole = archive_of(sqlite_record.assistant, sqlite_record.threads[thread])
+    forged = _changed(whole, kind, at, change)
+    pairs = enumerate(zip(whole.splitlines(), forged.splitlines(), strict=True), 1)
+    with pytest.raises(ValidationFailed, match="cannot hold what it holds") as refused:
+        target.import_thread(keeper(), [forged])
+    assert refused.value.facts["line"] == next(n for n, (old, new) in pairs if old != new)
+    assert not any(contents(target.engine).values())
+
+
+@pytest.mark.guarantee("G-ARCH-23")
+def test_every_text_that_is_a_column_is_read_as_one() -> None:
+    """JSON may hold NUL, which it escapes; no other text of a row may."""
+    given_by_callers = {"size", "claimed_attempt"}
+    for section in SECTIONS:
+        for name, kind in section.fields.__annotations__.items():
+            unfit: list[object] = ["a\0b"] if name in given_by_callers else ["a\0b", MOST]
+            for value in unfit:
+                with pytest.raises(ValidationError):
+                    TypeAdapter(kind).validate_python(value)
+
+
+@pytest.mark.guarantee("G-ARCH-23", "G-DOCTOR-13")
+def test_the_doctor_finds_a_summary_that_no_other_database_could_hold(
+    sqlite_record: Record, small: Assistant
+) -> None:
+    archive = archive_of(sqlite_record.assistant, sqlite_record.threads["summarised"])
+    small.import_thread(keeper(), [archive])
+    with small.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE assistant_compactions SET summary = 'a' || char(0) WHERE n = 1")
+        )
+    (found,) = small.doctor()
+    assert (found.code.value, found.where) == ("compaction", "compaction 1")
 
 
 # ---------------------------------------------------------------- anything else

@@ -1,6 +1,7 @@
 """A thread in another tenant keeps the one in which it began: its digests name it for ever."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -71,21 +72,65 @@ def _digest(tenant: str, thread_id: str, slot: object, *, call: str, expires_at:
     )
 
 
-@pytest.mark.guarantee("G-ARCH-04")
-def test_what_was_approved_where_it_began_can_be_run_again_here(record: Record) -> None:
+@pytest.mark.guarantee("G-ARCH-22")
+def test_what_was_approved_where_it_began_runs_again_only_there(
+    record: Record, there: Assistant
+) -> None:
+    """Nor does an approval come home with its thread: it could have been used in between."""
+    thread_id = _moved(record)
+    archive = archive_of(record.assistant, thread_id)
+    assert there.import_thread(keeper(TENANT), [archive]).created
+    for assistant, tenant in ((record.assistant, HERE), (there, TENANT)):
+        bot, me = assistant.acting_as(keeper(tenant)), _person(assistant, tenant)
+        held = _take(bot, me, thread_id)
+        with pytest.raises(Conflict) as refused:
+            bot.retry_call(**held, call_id="c1", **ASKED, input=INPUT)
+        assert refused.value.reason is ConflictReason.NOT_REPEATABLE
+        assert me.get_call(thread_id=thread_id, call_id="c1").state == "unknown"
+        me.resolve_unknown(thread_id=thread_id, call_id="c1", happened=False)
+        assert list(assistant.doctor()) == []
+    bot, me = record.assistant.acting_as(keeper(TENANT)), _person(record.assistant, TENANT)
+    bot.retry_call(**_take(bot, me, thread_id), call_id="c1", **ASKED, input=INPUT)
+    assert list(record.assistant.doctor()) == []
+
+
+@pytest.mark.guarantee("G-ARCH-22", "G-RETRY-03")
+def test_what_is_approved_here_runs_again_here(record: Record) -> None:
     thread_id = _moved(record)
     bot, me = record.assistant.acting_as(keeper(HERE)), _person(record.assistant)
-    me.send_message(thread_id=thread_id, text="Did it happen?")
-    lease = bot.acquire_run(thread_id=thread_id, run_id="run-3", stale_after=LEASE)
-    held = {"thread_id": thread_id, "run_id": "run-3", "fence": lease.fence}
-    with pytest.raises(Conflict) as refused:
-        bot.retry_call(**held, call_id="c1", **ASKED, input={"order": 8})
-    assert refused.value.reason is ConflictReason.DIGEST_MISMATCH
-    bot.retry_call(**held, call_id="c1", **ASKED, input=INPUT)
-    rest = {"type": "turn-finish", "reason": "done"}
-    bot.append_events(**held, events=[output("c1"), rest])
-    assert me.get_call(thread_id=thread_id, call_id="c1").state == "done"
+    held = _take(bot, me, thread_id)
+    call = {"type": "tool-input", "call_id": "c2", "tool": "refund", "step": "s1", "input": INPUT}
+    bot.append_events(**held, events=[{**call, "repeatable": True}])
+    (slot,) = bot.request_approval(**held, call_id="c2", **ASKED, expires_in=LONG).requests
+    me.resolve_approval(
+        thread_id=thread_id, call_id="c2", approved=True, digest=slot.digest, version="v1"
+    )
+    bot.claim_execution(**held, call_id="c2", **ASKED, input=INPUT)
+    record.wait(LEASE)
+    held = _take(bot, me, thread_id, "run-4", say=False)
+    bot.retry_call(**held, call_id="c2", **ASKED, input=INPUT)
     assert list(record.assistant.doctor()) == []
+    # Asked here or not is told by the numbers, so the doctor sees a claim that was not for here.
+    with record.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE assistant_threads SET imported_seq ="
+                " (SELECT request_seq FROM assistant_tool_calls WHERE call_id = 'c2')"
+                f" WHERE tenant_id = '{HERE}'"
+            )
+        )
+    found = list(record.assistant.doctor(tenant=HERE))
+    assert {finding.code.value for finding in found} == {"claim"}
+
+
+def _take(
+    bot: Operations, me: Operations, thread_id: str, run_id: str = "run-3", *, say: bool = True
+) -> dict[str, Any]:
+    """Take the lease, of a new turn or of the one that is open."""
+    if say:
+        me.send_message(thread_id=thread_id, text="Did it happen?")
+    lease = bot.acquire_run(thread_id=thread_id, run_id=run_id, stale_after=LEASE)
+    return {"thread_id": thread_id, "run_id": run_id, "fence": lease.fence}
 
 
 @pytest.mark.guarantee("G-ARCH-04")
@@ -132,7 +177,7 @@ def test_it_may_go_on_to_others_and_come_home(record: Record, there: Assistant) 
     for tenant in ("a third", TENANT):
         assert there.import_thread(keeper(tenant), [archive]).created
         assert archive_of(there, thread_id, tenant) == archive
-    origins = {row[0]: row[-2] for row in contents(there.engine)["assistant_threads"]}
+    origins = {row[0]: row[-3] for row in contents(there.engine)["assistant_threads"]}
     assert origins == {"a third": TENANT, TENANT: None}
     assert _person(there, TENANT).get_thread(thread_id=thread_id).origin_tenant is None
     assert list(there.doctor()) == []
@@ -145,6 +190,8 @@ def test_it_may_go_on_to_others_and_come_home(record: Record, there: Assistant) 
         ("origin_tenant = 'someone'", {"digest"}),
         ("origin_tenant = NULL", {"digest"}),
         ("import_digest = NULL", {"thread-row"}),
+        ("imported_seq = 1000", {"thread-row"}),
+        ("imported_seq = -1", {"thread-row"}),
         ("import_digest = 'none'", {"thread-row"}),
         ("origin_tenant = tenant_id", {"thread-row", "digest"}),
     ],

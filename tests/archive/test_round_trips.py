@@ -46,6 +46,7 @@ def test_every_column_is_carried_or_is_known_not_to_be() -> None:
         "tenant_id",
         "origin_tenant",
         "import_digest",
+        "imported_seq",
         # The lease.
         "run_id",
         "stale_after",

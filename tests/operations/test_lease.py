@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
-from engine_assistant import ConflictReason, NotFound
+from engine_assistant import ConflictReason, Internal, NotFound
 from engine_assistant.testing.clock import START
 from tests.rig.stage import Play, Stage, delta, dump, refused
 
@@ -186,3 +187,12 @@ def test_what_a_run_should_pick_up_is_listed_oldest_first(stage: Stage) -> None:
     assert stage.take(opened[0])["fence"] == 2
     assert stage.state_of(run, "c") == "expired"
     assert stage.me.get_thread(thread_id=opened[0]).turn_state == "open"
+
+
+@pytest.mark.guarantee("G-FAULT-04")
+def test_a_fence_that_cannot_rise_is_a_typed_error(stage: Stage, thread_id: str) -> None:
+    """SQLite's driver and Postgres itself refuse the number, each in its own way."""
+    with stage.engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE assistant_threads SET fence = {2**63 - 1}"))
+    with pytest.raises(Internal):
+        stage.bot.acquire_run(thread_id=thread_id, run_id="run-1")

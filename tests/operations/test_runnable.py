@@ -5,7 +5,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from engine_assistant import RUN, USE, Assistant, Caller
+from engine_assistant import RUN, USE, Assistant, Caller, ValidationFailed
 from engine_assistant.store import tables
 from engine_assistant.store.columns import Instant
 from engine_assistant.store.runnable import runnable
@@ -168,3 +168,13 @@ def test_an_injected_clock_finds_the_same(crowded: sa.Engine) -> None:
     assert len(past.list_runnable(limit=1000)) == UNREST
     tenants = [one.tenant for one in past.list_runnable(limit=TENANTS)]
     assert sorted(tenants) == [f"t{n}" for n in range(TENANTS)]
+
+
+def test_no_more_can_be_left_out_than_a_page_holds(stage: Stage) -> None:
+    thread = _say(stage, "one", 1)[0]
+    pairs = [("one", str(n)) for n in range(1000)]
+    assert _found(stage, exclude=pairs) == [("one", thread)]
+    for many in ([*pairs, ("one", thread)], pairs * 40):
+        with pytest.raises(ValidationFailed, match="at most 1000") as refused:
+            _found(stage, exclude=many)
+        assert refused.value.facts["path"] == "exclude"
