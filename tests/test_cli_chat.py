@@ -105,6 +105,7 @@ def test_piped_nobody_is_asked_and_the_waiting_call_is_taken_up_again(url: str) 
     assert first.returncode == 1
     assert "Approval needed: refund" in first.stdout
     assert "waits for approval" in first.stderr
+    assert "were not sent" in first.stderr
     assert first.stderr.count("\n") == 1
     thread, types = kept(url)
     assert (thread.turn_state, joined(types)) == ("awaiting", ASKED)
@@ -116,6 +117,7 @@ def test_piped_nobody_is_asked_and_the_waiting_call_is_taken_up_again(url: str) 
     assert rows[-1] == {"ok": True, "thread_id": thread.id}
     thread, types = kept(url)
     assert (thread.turn_state, joined(types)) == ("idle", [*ASKED, *APPROVED, *TOLD])
+    assert chat(url, "--model", "demo", "--thread", thread.id).stdout.count("by usr_chat") == 1
     # What was said before is shown again.
     assert [row["event"]["type"] for row in rows[1:-1]] == types
 
@@ -221,12 +223,18 @@ def test_ctrl_c_at_a_card_leaves_it_waiting_and_it_is_shown_again(url: str) -> N
         assert first.end() == 130
         assert "Stopped. A turn that was not over goes on when you start again." in first.shown
         assert "Traceback" not in first.shown
-    assert kept(url)[0].turn_state == "awaiting"
+    thread, _ = kept(url)
+    assert thread.turn_state == "awaiting"
+    assert f"as thread {thread.id}." in first.shown
     with Terminal(*words) as second:
         second.see("Approval needed: refund")
         second.see("[y/N]")
         second.type(b"y\n")
+        second.see("approved by usr_chat")
         second.see("It is done")
+        second.see("you: ")
+        second.type(b"/help\n")
+        second.see("no such command: /help; there are /stop and /quit")
         second.see("you: ")
         second.type(b"/quit\n")
         assert second.end() == 0

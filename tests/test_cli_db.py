@@ -17,9 +17,17 @@ SECRET = "geheim"
 UNREACHABLE = f"postgresql://someone:{SECRET}@127.0.0.1:1/x?password={SECRET}"
 
 
+def touch(url: str) -> None:
+    """Make the file, if it is one: an empty file is a database without tables."""
+    address = sa.make_url(url)
+    if address.get_backend_name() == "sqlite":
+        Path(str(address.database)).touch()
+
+
 @pytest.mark.guarantee("G-CLI-14")
 def test_check_tells_missing_from_good_and_upgrade_makes_it_good(empty_database_url: str) -> None:
     words = ("--database", empty_database_url)
+    touch(empty_database_url)
     before = run("db", "check", *words)
     assert (before.returncode, before.stdout) == (1, "")
     assert before.stderr.count("\n") == 1
@@ -49,10 +57,10 @@ def test_a_schema_of_newer_code_is_left_alone(database_url: str, engine: sa.Engi
 
 @pytest.mark.guarantee("G-CLI-14")
 def test_looking_for_a_file_does_not_make_it(tmp_path: Path) -> None:
-    for command, code in (("check", 1), ("current", 0)):
-        assert (
-            run("db", command, "--database", "sqlite:///none.db", cwd=tmp_path).returncode == code
-        )
+    for command, code, line in (("check", 3, "There is no database at"), ("current", 0, "")):
+        done = run("db", command, "--database", "sqlite:///none.db", cwd=tmp_path)
+        assert done.returncode == code
+        assert line in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,6 +69,7 @@ def test_each_db_command_answers_scripts_in_json(sqlite_url: str, empty_sqlite_u
     for command in ("upgrade", "current", "check"):
         told = json.loads(run("db", command, "--json", "--database", sqlite_url).stdout)
         assert (told["ok"], told["current"]) == (True, migrate.head())
+    touch(empty_sqlite_url)
     done = run("db", "check", "--json", "--database", empty_sqlite_url)
     told = json.loads(done.stdout)
     assert (done.returncode, told["ok"], told["error"]["code"]) == (1, False, "internal")
@@ -88,6 +97,7 @@ def test_a_database_that_cannot_be_used_is_one_line_without_a_secret(
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith("error: ")
         assert SECRET not in done.stderr + done.stdout
+        assert ("or its folder, cannot be opened" in done.stderr) == url.startswith("sqlite")
         if "--json" in words:
             assert json.loads(done.stdout)["ok"] is False
         else:
@@ -115,7 +125,14 @@ def test_where_the_record_is_shows_no_password(postgres_url: str) -> None:
 @pytest.mark.guarantee("G-CLI-17")
 @pytest.mark.parametrize(
     "words",
-    [("bogus",), ("replay",), ("replay", "no-such-file"), ("demo", "--bogus"), ("db", "bogus")],
+    [
+        ("bogus",),
+        ("replay",),
+        ("replay", "no-such-file"),
+        ("demo", "--bogus"),
+        ("db", "bogus"),
+        ("approvals", "--as", "usr_alice", "--tenant", "acme", "--state", "bogus"),
+    ],
 )
 def test_wrong_usage_is_2(words: tuple[str, ...]) -> None:
     done = run(*words)

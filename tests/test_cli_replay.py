@@ -78,7 +78,7 @@ def test_a_broken_line_is_reported_where_it_stands_and_the_rest_goes_on(
     assert done.stderr.splitlines() == [
         f"{file}:2: messages[1].tool_call_id: answers no open call of the assistant before it",
         f"{file}:3: messages: there is no user message, and only that opens a turn",
-        f"{file}:4: not JSON text at line 2, column 1",
+        f"{file}:4: not JSON text at line 1, column 44",
     ]
     told = json.loads(done.stdout)
     assert (told["ok"], told["conversations"], told["failed"]) == (False, 2, 3)
@@ -97,6 +97,7 @@ def test_run_again_it_writes_nothing(database_url: str, engine: sa.Engine, tmp_p
     done = run(*words)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["already"] == 2
+    assert run(*words[:-1]).stdout.startswith("Nothing new: all 2 conversations ")
     assert replays.log(engine) == before
 
 

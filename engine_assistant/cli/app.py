@@ -129,7 +129,7 @@ def current(*, database: Database = DEFAULT, json: Json = False) -> None:
 
 @db.command(epilog=HELP)
 def check(*, database: Database = DEFAULT, json: Json = False) -> None:
-    """Exit 0 if this version can work with the tables, 1 if not, and say what to do."""
+    """Exit 0 if this version can work with the tables, 1 if not, 3 without a database."""
     _look("check", database, json=json)
 
 

@@ -12,6 +12,7 @@ from engine_assistant import Assistant, Internal, Unavailable, ValidationFailed,
 __all__ = ["absent_file", "current", "opened", "prepare", "shown"]
 
 _SHOWN: Final = ("host", "port")
+_CANNOT_OPEN: Final = 14  # SQLITE_CANTOPEN
 _NOT_A_DATABASE: Final = 26  # SQLITE_NOTADB
 
 
@@ -22,16 +23,24 @@ def opened(url: str) -> Iterator[Assistant]:
     Raises:
         ValidationFailed: the URL cannot be used.
         Unavailable: the database did not answer.
-        Internal: the driver is missing, or the database refused a statement.
+        Internal: the driver is missing, the file cannot be opened, or the database refused a
+            statement.
     """
     assistant = Assistant.from_url(url)
     try:
         yield assistant
+    except Unavailable as error:
+        if error.facts.get("sqlstate") == "SQLITE_CANTOPEN":
+            raise _not_opened(url) from None
+        raise
     except sa.exc.SQLAlchemyError as error:
         # The text of a driver's error may quote an address or values.
         cause = getattr(error, "orig", None) or error
         kind = type(cause).__name__
-        if getattr(cause, "sqlite_errorcode", None) == _NOT_A_DATABASE:
+        number = getattr(cause, "sqlite_errorcode", None)
+        if number == _CANNOT_OPEN:
+            raise _not_opened(url) from None
+        if number == _NOT_A_DATABASE:
             raise Internal("This file is not a SQLite database.", error=kind) from None
         if isinstance(error, sa.exc.OperationalError):
             raise Unavailable("The database did not answer.", error=kind) from None
@@ -83,6 +92,10 @@ def prepare(assistant: Assistant) -> None:
         return
     with assistant.engine.connect() as connection:
         migrate.check(connection)
+
+
+def _not_opened(url: str) -> Internal:
+    return Internal(f"The file of {shown(url)}, or its folder, cannot be opened.", missing=True)
 
 
 def _file(address: sa.URL) -> Path | None:

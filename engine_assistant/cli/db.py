@@ -2,10 +2,11 @@
 
 from rich.text import Text
 
-from engine_assistant import Internal, migrate
+from engine_assistant import migrate
 from engine_assistant.cli.database import absent_file, opened, shown
 from engine_assistant.cli.database import current as revision_of
 from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen
 
 __all__ = ["check", "current", "sql", "upgrade"]
@@ -39,13 +40,7 @@ def current(screen: Screen, url: str) -> ExitCode:
 
 def check(screen: Screen, url: str) -> ExitCode:
     """Refuse tables that are missing, behind or ahead."""
-    if absent_file(url):
-        raise Internal(
-            "The record's tables are not there. Run `engine-assistant db upgrade`.",
-            current=None,
-            head=migrate.head(),
-        )
-    with opened(url) as assistant, assistant.engine.connect() as connection:
+    with looked_at(url) as assistant, assistant.engine.connect() as connection:
         migrate.check(connection)
     if screen.json:
         screen.data({"ok": True, "database": shown(url), "current": migrate.head()})

@@ -4,9 +4,9 @@ import sys
 
 from rich.text import Text
 
-from engine_assistant import Internal, migrate
-from engine_assistant.cli.database import absent_file, opened
+from engine_assistant import migrate
 from engine_assistant.cli.exits import ExitCode
+from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.doctor import Finding, Report
 
@@ -15,15 +15,13 @@ __all__ = ["doctor"]
 
 def doctor(screen: Screen, url: str, *, tenant: str | None, thread_id: str | None) -> ExitCode:
     """Print each finding as it is found, and at the end how much was examined."""
-    if absent_file(url):
-        raise Internal("The record's tables are not there. Run `engine-assistant db upgrade`.")
     totals = Report()
 
     def note(report: Report) -> None:
         nonlocal totals
         totals = report
 
-    with opened(url) as assistant:
+    with looked_at(url) as assistant:
         with assistant.engine.connect() as connection:
             migrate.check(connection)
         for finding in assistant.doctor(tenant=tenant, thread_id=thread_id, progress=note):

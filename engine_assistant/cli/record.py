@@ -103,7 +103,11 @@ def approvals(
 ) -> None:
     """List what waits for a person, across threads."""
     from engine_assistant.cli.look import approvals as look
+    from engine_assistant.model.machines import ApprovalState
 
+    if state not in (*ApprovalState, "all"):
+        states = ", ".join(ApprovalState)
+        raise typer.BadParameter(f"--state is one of {states}, or all.")
     wanted = None if state == "all" else state
     end(
         lambda screen: look.approvals(screen, database, tenant=tenant, person=person, state=wanted),
@@ -194,7 +198,9 @@ def export(
     subject: Annotated[
         str | None,
         typer.Option(
-            metavar="PERSON", help="All that this person owns instead.", show_default=False
+            metavar="PERSON",
+            help="All that this person owns instead; needs --tenant.",
+            show_default=False,
         ),
     ] = None,
     tenant: Tenant = None,

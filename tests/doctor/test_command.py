@@ -52,6 +52,6 @@ def test_nothing_to_examine_is_not_called_healthy(database_url: str, tmp_path: P
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.endswith("There is no thread of this id.\n")
     absent = told(f"sqlite:///{tmp_path / 'absent.db'}", "doctor")
-    assert (absent.code, absent.out) == (1, "")
+    assert (absent.code, absent.out) == (3, "")
     assert "db upgrade" in absent.err
     assert list(tmp_path.glob("absent*")) == []

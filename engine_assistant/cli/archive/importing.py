@@ -105,16 +105,21 @@ def _refused(
         sys.stdout.flush()
     name = error.get("reason") or error["code"]
     place = str(path) if thread_id is None else f"{path}: {thread_id}"
-    screen.error(f"{place}: {name}: {error['message']}")
+    # The engine names an argument, a terminal has the option.
+    message = str(error["message"]).replace("cancel_open", "--cancel-open")
+    screen.error(f"{place}: {name}: {message}")
 
 
 def _conclude(screen: Screen, url: str, order: Order, totals: _Totals) -> None:
     if screen.json:
         screen.data({"ok": not totals.refused, "tenant": order.tenant, **asdict(totals)})
         return
-    again = f" ({totals.already:,} had been before)" if totals.already else ""
-    threads = counted(totals.imported + totals.already, "thread")
-    screen.say(f"Imported {threads}{again}, tenant {printable(order.tenant)}, {shown(url)}.")
+    if totals.already and not totals.imported:
+        told = f"Nothing new: {counted(totals.already, 'thread')} had been here before"
+    else:
+        again = f" ({totals.already:,} had been here before)" if totals.already else ""
+        told = f"Imported {counted(totals.imported, 'thread')}{again}"
+    screen.say(f"{told}, tenant {printable(order.tenant)}, {shown(url)}.")
     if totals.refused:
         screen.say(f"{totals.refused:,} could not be imported.", "bold red")
 

@@ -76,15 +76,16 @@ async def _chat(screen: Screen, url: str, order: Order, using: Answering) -> Exi
             thread_id=thread.id,
             approve=order.approve,
         )
-        if found:
-            await talk.show_past()
-        code = await talk.run()
-        teller.pause()
-        if screen.json:
-            screen.data({"ok": code is ExitCode.GOOD, "thread_id": thread.id})
-        else:
+        try:
+            if found:
+                await talk.show_past()
+            code = await talk.run()
+        finally:  # Also after Ctrl-C.
+            teller.pause()
             screen.say(f"Kept in {shown(url)} as thread {thread.id}.", "dim")
             screen.say("To go on with it: the same command with --thread and this id.", "dim")
+        if screen.json:
+            screen.data({"ok": code is ExitCode.GOOD, "thread_id": thread.id})
     return code
 
 

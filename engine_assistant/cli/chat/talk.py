@@ -1,6 +1,7 @@
 """One conversation at the terminal: lines go in, the record is followed, cards are answered."""
 
 import asyncio
+import re
 from typing import Final
 
 from engine_assistant import AssistantError, AsyncOperations, Conflict, ConflictReason
@@ -20,6 +21,7 @@ _PAGE: Final = 500
 _PAST: Final = 200
 _STOP: Final = "/stop"
 _QUIT: Final = "/quit"
+_COMMAND: Final = re.compile(r"/\w*")
 _YES: Final = frozenset({"y", "yes"})
 
 
@@ -98,6 +100,10 @@ class Talk:
         return None if line is None else line.strip()
 
     async def _send(self, text: str, when_busy: str = "refuse") -> None:
+        if _COMMAND.fullmatch(text):
+            self._refused = not self._screen.interactive
+            self._teller.error(f"no such command: {text}; there are {_STOP} and {_QUIT}")
+            return
         try:
             await self._me.send_message(thread_id=self._thread_id, text=text, when_busy=when_busy)
         except AssistantError as error:
@@ -205,7 +211,7 @@ class Talk:
             if not self._screen.interactive:
                 self._teller.error(
                     f"call {view.call_id} waits for approval, and nobody can be asked here:"
-                    " give --yes or --no"
+                    " give --yes or --no. Lines that still waited to be read were not sent."
                 )
                 raise _Left(ExitCode.FAILED)
             await self._hear()  # what was typed before the card was shown is no answer to it

@@ -11,6 +11,7 @@ from engine_assistant.host import ToolRegistry
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.events import (
+    ApprovalResolved,
     CallClosed,
     Event,
     SeededMessage,
@@ -27,6 +28,7 @@ from engine_assistant.model.views import ApprovalView
 __all__ = ["Teller"]
 
 _WIDTH: Final = 70
+_OfCall = ToolInput | ApprovalResolved | ToolOutput | ToolError | CallClosed
 _QUIET: Final = frozenset({"done", "awaiting-approval"})
 
 
@@ -54,7 +56,7 @@ class Teller:
         if isinstance(event, TextDelta):
             self._speak(event.text)
             return
-        if isinstance(event, ToolInput | ToolOutput | ToolError | CallClosed):
+        if isinstance(event, _OfCall):
             self._show_call(event)
             return
         match event:
@@ -69,10 +71,12 @@ class Teller:
                 if reason not in _QUIET:
                     self._line((f"  (the turn ended: {printable(reason)})", "dim"))
 
-    def _show_call(self, event: ToolInput | ToolOutput | ToolError | CallClosed) -> None:
+    def _show_call(self, event: _OfCall) -> None:
         match event:
             case ToolInput(tool=tool, input=input):
                 told = f"{printable(tool)} {self._short(self.masked(tool, input))}"
+            case ApprovalResolved(approved=approved, approver=approver):
+                told = f"{'approved' if approved else 'denied'} by {printable(approver)}"
             case ToolOutput(output=output):
                 told = f"gave {self._short(output)}"
             case ToolError(code=code, message=message):

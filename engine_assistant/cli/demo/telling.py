@@ -44,12 +44,11 @@ _WIDTH: Final = 60
 def card(screen: Screen, view: ApprovalView) -> None:
     """Show what would run, drawn from the input that the digest binds, and nothing else."""
     fields = view.input if isinstance(view.input, dict) else {"input": view.input}
-    minutes = round((from_text(view.expires_at) - datetime.now(UTC)).total_seconds() / 60)
     lines = [(name, _plain(value)) for name, value in fields.items()]
     lines += [
         ("", ""),
         ("asks", view.approver),
-        ("expires", f"in {minutes} minutes"),
+        ("expires", _left(view.expires_at)),
         ("digest", f"{view.digest[:_DIGITS]}… binds exactly this, and nothing else"),
     ]
     text = Text("\n").join(Text.assemble((f"{name:<10}", "dim"), value) for name, value in lines)
@@ -63,6 +62,15 @@ def card(screen: Screen, view: ApprovalView) -> None:
     )
     if not screen.json:
         screen.out.print(frame)
+
+
+def _left(expires_at: str) -> str:
+    """Return how long somebody has to answer, in the largest unit that is not too coarse."""
+    minutes = round((from_text(expires_at) - datetime.now(UTC)).total_seconds() / 60)
+    for unit, size in (("days", 24 * 60), ("hours", 60)):
+        if minutes >= 2 * size:
+            return f"in {round(minutes / size)} {unit}"
+    return f"in {minutes} minute{'' if minutes == 1 else 's'}"
 
 
 def _plain(value: JsonValue) -> str:

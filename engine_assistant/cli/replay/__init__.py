@@ -71,17 +71,25 @@ def replay(screen: Screen, url: str, order: Order) -> ExitCode:
     if screen.json:
         screen.data({"ok": not totals.failed, "database": shown(url), **asdict(totals)})
     else:
-        again = f" ({totals.already} had been before)" if totals.already else ""
-        screen.say(
-            f"Recorded {totals.conversations} conversations{again}: {totals.messages} messages,"
-            f" {totals.calls} calls, {totals.gated} of them gated, in {totals.seconds:.1f} s."
-        )
+        _say_recorded(screen, totals)
         if totals.unused:
             screen.say(f"No call of {printable(', '.join(totals.unused))} was seen.", "yellow")
         if totals.failed:
             screen.say(f"{totals.failed} could not be recorded.", "bold red")
         screen.say(f"The record is in {shown(url)}, tenant {printable(order.tenant)}.")
     return ExitCode.FAILED if totals.failed else ExitCode.GOOD
+
+
+def _say_recorded(screen: Screen, totals: Totals) -> None:
+    new = totals.conversations - totals.already
+    if totals.already and not new:
+        screen.say(f"Nothing new: all {totals.already} conversations had been recorded before.")
+        return
+    again = f" ({totals.already} had been recorded before). All together" if totals.already else ""
+    screen.say(
+        f"Recorded {new} conversations{again}: {totals.messages} messages,"
+        f" {totals.calls} calls, {totals.gated} of them gated, in {totals.seconds:.1f} s."
+    )
 
 
 def record_files(

@@ -68,7 +68,7 @@ def _are_messages(value: list[JsonValue]) -> bool:
 
 def _parsed(line: bytes) -> Conversation | Broken:
     try:
-        value = loads(line)
+        value = loads(line.rstrip(b"\r\n"))
     except JsonRefused as refusal:
         return Broken(str(refusal))
     return _read(value, None)
