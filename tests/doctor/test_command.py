@@ -16,10 +16,10 @@ def test_a_healthy_record_ends_with_0_and_its_totals(database_url: str, record: 
     assert (ran.code, ran.err) == (0, "")
     assert totals["ok"] is True
     assert totals["threads"] == len(record.threads) + 1
-    assert totals["events"] == 24
+    assert totals["events"] == 29
     said = told(database_url, "doctor", "--tenant", TENANT)
     assert said.code == 0
-    assert said.out.startswith(f"All good: {len(record.threads)} threads, 24 events, ")
+    assert said.out.startswith(f"All good: {len(record.threads)} threads, 29 events, ")
 
 
 @pytest.mark.guarantee("G-DOCTOR-12")
