@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from engine_assistant import ConflictReason, Retry, Unavailable, make_engine
 from engine_assistant.model.machines import CallState
+from engine_assistant.model.views import MessageReceipt
 from tests.rig.duels import Arena, Stop
 from tests.rig.killed import sides
 from tests.rig.sides import (
@@ -185,7 +186,11 @@ def test_a_key_is_answered_while_the_turn_runs_and_after_the_close(arena: Arena)
     scene, side = _message(arena)
     first = arena.does(side)
     _, behind = arena.race(close(scene.thread_id), side, stop=Stop.WRITTEN)
-    assert behind.get() == _duplicate(first)
+    told = behind.get()
+    assert isinstance(told, MessageReceipt)
+    assert told.model_copy(update={"answer": None}) == _duplicate(first)
+    assert told.answer is not None
+    assert (told.answer.reason, told.answer.text) == ("interrupted", "")
     assert arena.log(scene.thread_id) == ["user-message", "turn-start", "turn-finish"]
 
 
