@@ -43,6 +43,7 @@ TRIES = 40
 def test_a_mix_of_every_operation_never_deadlocks(postgres_arena: Arena) -> None:
     """Eight connections do whatever comes to mind on three threads: no circle, a whole record."""
     arena = postgres_arena
+    before = _deadlocks(arena)
     talks = [arena.idle() for _ in range(ON)]
     begin = Barrier(THREADS)
     workers = [Worker(partial(_rummage, arena, talks, seed, begin)) for seed in range(THREADS)]
@@ -50,7 +51,7 @@ def test_a_mix_of_every_operation_never_deadlocks(postgres_arena: Arena) -> None
     for worker in workers:
         told += worker.join()
     assert told["done"] > THREADS * TRIES / 5
-    assert _deadlocks(arena) == 0
+    assert _deadlocks(arena) == before
     # With retry_for=0 nothing is repeated: nobody was a deadlock's victim in silence.
     assert [word for word in told if word in ("40P01", "40001", "55P03")] == []
     for thread_id in talks:
@@ -137,6 +138,7 @@ def test_two_transactions_over_the_same_threads_both_end(
     As it comes, the circle is real: Postgres breaks it (40P01) and `transact` begins again.
     """
     arena = postgres_arena
+    before = _deadlocks(arena)
     one, two = arena.idle(), arena.idle()
     meet = Barrier(2)
     tries: list[str] = []
@@ -162,5 +164,5 @@ def test_two_transactions_over_the_same_threads_both_end(
     assert sorted(turns) == [1, 2]
     # On a slow machine Postgres may take both for the one in the way.
     assert len(tries) == 2 if ordered else len(tries) >= 3
-    assert _deadlocks(arena) == (0 if ordered else 1)
+    assert (_deadlocks(arena) > before) is not ordered
     assert [arena.head(thread_id).turn for thread_id in (one, two)] == [2, 2]
