@@ -143,7 +143,8 @@ def test_the_command_killed_again_and_again_ends_with_the_whole_record(
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(
     database_url: str, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    file = write_lines(tmp_path / "many.jsonl", *(eventful(f"c{n}") for n in range(8)))
+    # So many that it is still at work when a slow watcher has seen the 40th event.
+    file = write_lines(tmp_path / "many.jsonl", *(eventful(f"c{n}") for n in range(32)))
     process = _start(file, database_url)
     _wait_for_event(engine, 40, process)
     process.send_signal(signal.SIGINT)
