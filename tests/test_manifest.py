@@ -1,8 +1,5 @@
 """The module's facts are true, and a platform's roles and database grants can be checked."""
 
-from pathlib import Path
-
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -18,11 +15,11 @@ from engine_assistant import (
     Role,
     ValidationFailed,
     check_grants,
-    make_engine,
     migrate,
 )
 from engine_assistant.store.tables import METADATA
 from engine_assistant.version import __version__
+from tests.rig.roles import acting_as_role
 
 
 @pytest.mark.guarantee("G-FACTS-01")
@@ -69,35 +66,9 @@ def test_good_roles_pass() -> None:
     )
 
 
-def grant(engine: sa.Engine, application: str, keeper: str) -> None:
-    """Run the grants file as psql would."""
-    text = (Path(migrate.migrations_path()) / "grants.sql").read_text()
-    for name, value in {"application": application, "keeper": keeper, "schema": "public"}.items():
-        text = text.replace(f':"{name}"', f'"{value}"')
-    assert ':"' not in text
-    bare = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-    with engine.begin() as connection:
-        for statement in filter(str.strip, bare.split(";")):
-            connection.exec_driver_sql(statement)
-
-
 @pytest.mark.guarantee("G-FACTS-03")
 def test_the_application_role_cannot_rewrite_the_record(postgres_url: str) -> None:
-    owner = make_engine(postgres_url)
-    name = sa.make_url(postgres_url).database or ""
-    application, keeper = f"app_{name}"[:60], f"keep_{name}"[:60]
-    with owner.begin() as connection:
-        for role in (application, keeper):
-            connection.exec_driver_sql(f'CREATE ROLE "{role}" NOLOGIN')
-    grant(owner, application, keeper)
-    as_application = make_engine(postgres_url)
-
-    @sa.event.listens_for(as_application, "connect")
-    def become(connection: psycopg.Connection, _: object) -> None:
-        connection.execute(f'SET ROLE "{application}"')
-        connection.commit()
-
-    try:
+    with acting_as_role(postgres_url, "application") as as_application:
         assistant = Assistant(as_application)
         me = assistant.acting_as(Caller(tenant="t", principal="p", permissions={USE}))
         robot = assistant.acting_as(
@@ -143,10 +114,3 @@ def test_the_application_role_cannot_rewrite_the_record(postgres_url: str) -> No
                 as_application.begin() as connection,
             ):
                 connection.exec_driver_sql(forbidden)
-    finally:
-        as_application.dispose()
-        with owner.begin() as connection:
-            for role in (application, keeper):
-                connection.exec_driver_sql(f'DROP OWNED BY "{role}"')
-                connection.exec_driver_sql(f'DROP ROLE "{role}"')
-        owner.dispose()

@@ -9,14 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine_assistant.model.errors import AssistantError, Conflict
 from engine_assistant.model.fields import Id, Natural
-from engine_assistant.model.observing import Observer, OperationBegun, OperationEnded
+from engine_assistant.model.observing import OK, Observer, OperationBegun, OperationEnded
 from engine_assistant.model.views import Lease, Thread
 
 __all__ = ["Watch", "watched"]
 
 V = TypeVar("V")
 
-_OK: Final = "ok"
 _ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
 _NUMBER: Final[TypeAdapter[int]] = TypeAdapter(Natural)
 
@@ -77,7 +76,7 @@ def watched(
 
 def _code(error: BaseException | None) -> str:
     if error is None:
-        return _OK
+        return OK
     return error.code if isinstance(error, AssistantError) else AssistantError.code
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["Observer", "OperationBegun", "OperationEnded"]
+__all__ = ["OK", "Observer", "OperationBegun", "OperationEnded"]
+
+OK: Final = "ok"
+"""The outcome of an operation that was answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

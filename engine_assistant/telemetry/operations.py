@@ -14,7 +14,7 @@ from engine_assistant.model.errors import (
     PermissionDenied,
     ValidationFailed,
 )
-from engine_assistant.model.observing import Observer, OperationBegun, OperationEnded
+from engine_assistant.model.observing import OK, Observer, OperationBegun, OperationEnded
 from engine_assistant.version import __version__
 
 __all__ = ["observe"]
@@ -29,7 +29,6 @@ _TURN: Final = "engine_assistant.turn"
 _FENCE: Final = "engine_assistant.fence"
 _ERROR: Final = "error.type"
 
-_OK: Final = "ok"
 _REFUSALS: Final = frozenset(
     kind.code for kind in (Conflict, NotFound, PermissionDenied, ValidationFailed)
 )
@@ -123,7 +122,7 @@ def _finish(span: Span, ended: OperationEnded) -> None:
             }
         )
     )
-    if ended.outcome != _OK:
+    if ended.outcome != OK:
         span.set_attribute(_ERROR, ended.reason or ended.outcome)
         if ended.outcome not in _REFUSALS:
             span.set_status(Status(StatusCode.ERROR))

@@ -87,11 +87,13 @@ class Washed:
         name = self._free.pop() if self._free else self._server.create(self._template)
         address = self._server.address(name)
         self._form = self._form or _form_of(address)
-        yield address.render_as_string(hide_password=False)
-        if _wash(address, self._form):
-            self._free.append(name)
-        else:
-            self._server.drop(name)
+        try:
+            yield address.render_as_string(hide_password=False)
+        finally:
+            if _wash(address, self._form):
+                self._free.append(name)
+            else:
+                self._server.drop(name)
 
     def close(self) -> None:
         """Remove them all."""

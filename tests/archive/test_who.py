@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -20,12 +19,11 @@ from engine_assistant import (
     PermissionDenied,
     Refused,
     ValidationFailed,
-    make_engine,
 )
 from engine_assistant.store import tables
 from tests.rig.archives import archive_of, contents, keeper, line_of, sealed, value_of
 from tests.rig.record import TENANT, Record, output, words
-from tests.test_manifest import grant
+from tests.rig.roles import acting_as_role
 
 
 def _caller(name: str, *keys: str, tenant: str = TENANT, system: bool = False) -> Caller:
@@ -275,21 +273,7 @@ def test_a_broken_record_gives_nothing(engine: sa.Engine, harm: str) -> None:
 
 @pytest.mark.guarantee("G-ARCH-19")
 def test_the_keeper_imports(sqlite_record: Record, postgres_url: str) -> None:
-    owner = make_engine(postgres_url)
-    name = sa.make_url(postgres_url).database or ""
-    application, role = f"app_{name}"[:60], f"keep_{name}"[:60]
-    with owner.begin() as connection:
-        for one in (application, role):
-            connection.exec_driver_sql(f'CREATE ROLE "{one}" NOLOGIN')
-    grant(owner, application, role)
-    as_keeper = make_engine(postgres_url)
-
-    @sa.event.listens_for(as_keeper, "connect")
-    def become(connection: psycopg.Connection, _: object) -> None:
-        connection.execute(f'SET ROLE "{role}"')
-        connection.commit()
-
-    try:
+    with acting_as_role(postgres_url, "keeper") as as_keeper:
         assistant = Assistant(as_keeper)
         file = list(
             sqlite_record.assistant.export_subject(_caller("usr_alice", USE), subject="usr_alice")
@@ -299,10 +283,3 @@ def test_the_keeper_imports(sqlite_record: Record, postgres_url: str) -> None:
         assert len(outcomes) == len(sqlite_record.threads)
         thread_id = sqlite_record.threads["everyday"]
         assert archive_of(assistant, thread_id) == archive_of(sqlite_record.assistant, thread_id)
-    finally:
-        as_keeper.dispose()
-        with owner.begin() as connection:
-            for one in (application, role):
-                connection.exec_driver_sql(f'DROP OWNED BY "{one}"')
-                connection.exec_driver_sql(f'DROP ROLE "{one}"')
-        owner.dispose()
