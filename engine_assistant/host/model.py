@@ -5,18 +5,22 @@ authentication and the form of the wire are the client's business; the conversat
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from engine_assistant.host.messages import AssistantMessage, JsonValue, Message
 from engine_assistant.model.events import ReasoningDelta, TextDelta
+from engine_assistant.model.usage import Cost, Figure, Provenance, Usage
 
 __all__ = [
+    "Cost",
+    "Figure",
     "Model",
     "ModelEvent",
     "ModelRequest",
     "ModelResult",
+    "Provenance",
     "ReasoningDelta",
     "StopReason",
     "TextDelta",
@@ -85,33 +89,13 @@ ModelEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallStarted | ToolInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The tokens of one request; None where one was not told.
-
-    Cached tokens are among `input_tokens`, reasoning is among `output_tokens`. `provenance` says
-    whose numbers they are.
-    """
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    provenance: Literal["reported", "estimated"] = "reported"
-
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return what is known, as plain JSON: the `usage` of a `step-finish`."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
     """How an answer ended.
 
     Attributes:
         message: all that was said. Its text is exactly the text deltas, joined.
         stop_reason: a `StopReason`, or whatever else the provider gave; None if it gave none.
-        usage: None if it was not told.
+        usage: of this request alone; None if it was not told.
         error: the provider could not use a tool of its own, and says so in its answer.
     """
 

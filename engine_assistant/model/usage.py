@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from engine_assistant.model import codec
 from engine_assistant.model.fields import Natural
@@ -53,7 +53,7 @@ class Cost(Part):
 
 
 class Usage(Part):
-    """Everything that a run has used up so far, as far as it is known: one figure at least.
+    """What was used up, by a request or by a whole run, as far as it is known: one figure at least.
 
     Attributes:
         input: tokens that the model was given.
@@ -77,6 +77,20 @@ class Usage(Part):
             raise ValueError("must hold one figure at least")
         return self
 
+    @classmethod
+    def reported(cls, **tokens: int) -> Self:
+        """Return numbers of tokens that the provider told, by the names of the figures.
+
+        Raises:
+            ValidationError: there is none, one is no such number, or there is no such figure.
+        """
+        told = {name: Figure(value=n, provenance=Provenance.REPORTED) for name, n in tokens.items()}
+        return cls.model_validate(told)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return what is known, as plain JSON."""
+        return self.model_dump(mode="json", exclude_none=True)
+
     def stored(self) -> str:
         """Return the form in which it is kept: compact JSON, sorted keys, without what is None."""
-        return codec.dumps(self.model_dump(mode="json", exclude_none=True))
+        return codec.dumps(self.to_dict())

@@ -61,7 +61,7 @@ def answer(
     result = ModelResult(
         message=AssistantMessage(tuple(blocks)),
         stop_reason=stop_reason or (StopReason.TOOL_CALL if calls else StopReason.END_TURN),
-        usage=usage or Usage(input_tokens=1, output_tokens=1),
+        usage=usage or Usage.reported(input=1, output=1),
     )
     return [*told, result]
 

@@ -11,10 +11,13 @@ from engine_assistant.host import (
     Ask,
     AssistantMessage,
     Batching,
+    Cost,
     Ended,
+    Figure,
     Hooks,
     ModelRequest,
     ModelResult,
+    Provenance,
     Step,
     StopReason,
     Text,
@@ -25,6 +28,7 @@ from engine_assistant.host import (
     Usage,
     tool,
 )
+from engine_assistant.host.turns.spent import total
 from engine_assistant.testing.replay import Attempt, answer
 from tests.host.assistants import Scene, in_loop, looking, refunding, scene, until
 
@@ -280,14 +284,21 @@ async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_
 @pytest.mark.guarantee("G-HOST-63")
 @in_loop
 async def test_a_run_knows_what_it_used_up_and_each_step_too(database_url: str) -> None:
-    def used(given: int, written: int, **more: object) -> Usage:
-        return Usage(input_tokens=given, output_tokens=written, **more)
+    def counted(value: int) -> Figure:
+        return Figure(value=value, provenance=Provenance.COMPUTED)
 
+    def paid(value: str, currency: str = "USD") -> Cost:
+        return Cost(value=value, currency=currency, provenance=Provenance.REPORTED)
+
+    asked = Usage.reported(input=10, output=3, cache_read=4).model_copy(
+        update={"cost": paid("0.10")}
+    )
+    cut = Usage(input=counted(20), output=counted(5), cost=paid("0.0125"))
     async with scene(database_url) as one:
         await one.say()
         host = one.host(
-            answer(ToolCall("look", {"order": 1}), usage=used(10, 3, cache_read_tokens=4)),
-            answer("Half", usage=used(20, 5, provenance="estimated"), stop_reason="max_tokens"),
+            answer(ToolCall("look", {"order": 1}), usage=asked),
+            answer("Half", usage=cut, stop_reason="max_tokens"),
             tools=[looking([])],
         )
         report = await host.run_turn(one.thread_id)
@@ -297,10 +308,14 @@ async def test_a_run_knows_what_it_used_up_and_each_step_too(database_url: str) 
             "input": {"value": 30, "provenance": "computed"},
             "output": {"value": 8, "provenance": "computed"},
             "cache_read": {"value": 4, "provenance": "reported"},
+            "cost": {"value": "0.1125", "currency": "USD", "provenance": "reported"},
         }
         assert (run.reason, run.state) == ("max-tokens", "finished")
         first, second = await one.of("step-finish")
-        assert (first.usage["input_tokens"], second.usage["input_tokens"]) == (10, 20)
+        assert (first.usage, second.usage) == (asked.to_dict(), cut.to_dict())
+    euro = Usage(cost=paid("1", "EUR"))
+    assert total([asked, euro, asked]) == Usage.reported(input=20, output=6, cache_read=8)
+    assert total([euro, Usage(cost=paid("1"))]) is None
 
 
 @in_loop

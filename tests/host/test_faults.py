@@ -20,6 +20,7 @@ from engine_assistant.host import (
     Status,
     TextDelta,
     ToolDefinition,
+    Usage,
     UserMessage,
     run_conversation,
 )
@@ -205,14 +206,7 @@ def test_usage_that_was_not_told_is_not_made_up(step: Step, told: bool) -> None:
     (usage,) = [step.result.usage for step in memory.answered]
     assert (usage is not None) is told
     if usage is not None:
-        assert usage.to_dict() == {
-            "input_tokens": 1,
-            "output_tokens": 1,
-            "reasoning_tokens": 0,
-            "cache_read_tokens": 0,
-            "cache_write_tokens": 0,
-            "provenance": "reported",
-        }
+        assert usage == Usage.reported(input=1, output=1, reasoning=0, cache_read=0, cache_write=0)
 
 
 # ---------------------------------------------------------------- cut anywhere

@@ -15,7 +15,6 @@ from engine_assistant.host import (
     ToolCall,
     ToolMessage,
     ToolResult,
-    Usage,
     UserMessage,
 )
 
@@ -61,8 +60,3 @@ def test_the_public_message_has_nothing_private_and_loses_nothing_else() -> None
 
 def test_what_was_said_does_not_stand_in_a_traceback() -> None:
     assert "4711" not in repr(TALK)
-
-
-def test_usage_as_json_holds_what_is_known() -> None:
-    assert Usage(input_tokens=3).to_dict() == {"input_tokens": 3, "provenance": "reported"}
-    assert Usage(provenance="estimated").to_dict() == {"provenance": "estimated"}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -214,10 +215,10 @@ def test_the_usage_is_what_the_provider_reported(file: str) -> None:
     exchanges = _exchanges(file)
     _, memory, _ = once(file)
     usages = [step.result.usage for step in memory.answered]
-    assert [(one.input_tokens, one.output_tokens) for one in usages] == [
+    assert [(one.input.value, one.output.value) for one in usages] == [
         _reported(one.body) for one in exchanges
     ]
-    assert {one.provenance for one in usages} == {"reported"}
+    assert {figure.provenance for _, figure in chain(*usages) if figure} == {"reported"}
 
 
 def _reported(body: str) -> tuple[int, int]:

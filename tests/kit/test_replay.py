@@ -63,10 +63,10 @@ def test_an_answer_is_told_and_then_ends() -> None:
     assert isinstance(result, ModelResult)
     assert result.message.content == (Text("Let me look."), call)
     assert result.stop_reason == StopReason.TOOL_CALL
-    assert result.usage == Usage(input_tokens=1, output_tokens=1)
-    (_, plain) = told(Replay({"a": [answer("Hi", usage=Usage())]}).model("a"))
+    assert result.usage == Usage.reported(input=1, output=1)
+    (_, plain) = told(Replay({"a": [answer("Hi", usage=Usage.reported(output=9))]}).model("a"))
     assert isinstance(plain, ModelResult)
-    assert (plain.stop_reason, plain.usage) == (StopReason.END_TURN, Usage())
+    assert (plain.stop_reason, plain.usage) == (StopReason.END_TURN, Usage.reported(output=9))
 
 
 @pytest.mark.guarantee("G-KIT-14")

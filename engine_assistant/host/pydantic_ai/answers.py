@@ -130,12 +130,12 @@ def usage_of(usage: RequestUsage) -> Usage | None:
     """Return the tokens that the provider reported, or None if it reported none."""
     if usage.unmeasured_requests or not usage.total_tokens:
         return None
-    return Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_tokens=usage.output_reasoning_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
+    return Usage.reported(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        reasoning=usage.output_reasoning_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
     )
 
 

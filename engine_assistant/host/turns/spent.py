@@ -1,49 +1,45 @@
-"""What a run has used up: the figures of its requests, added."""
+"""What a run has used up: the figures of its requests, added, as far as they were told."""
 
-from typing import Final, Literal
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Final
 
-from engine_assistant.host.model import Usage
-from engine_assistant.model.usage import Figure, Provenance
-from engine_assistant.model.usage import Usage as Spent
+from engine_assistant.host.model import Cost, Figure, Provenance, Usage
 
-__all__ = ["Spent", "added"]
+__all__ = ["total"]
 
-_PROVENANCE: Final = {"reported": Provenance.REPORTED, "estimated": Provenance.COMPUTED}
+_TOKENS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
 
-_Name = Literal["input", "output", "reasoning", "cache_read", "cache_write"]
-_NAMES: Final[tuple[_Name, ...]] = ("input", "output", "reasoning", "cache_read", "cache_write")
-
-
-def added(spent: Spent | None, usage: Usage | None) -> Spent | None:
-    """Return what a run has used up after one more request; None if nothing was ever told."""
-    told = {} if usage is None else _figures(usage)
-    before = {} if spent is None else dict(spent)
-    figures = {name: _sum(before.get(name), told.get(name)) for name in _NAMES}
-    return Spent.model_validate(figures) if any(figures.values()) else None
+_EXACTLY: Final = Context(prec=40)
+"""An amount has 18 digits before the point and 18 behind it."""
 
 
-def _figures(usage: Usage) -> dict[_Name, Figure]:
-    provenance = _PROVENANCE[usage.provenance]
-    told: dict[_Name, int | None] = {
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "reasoning": usage.reasoning_tokens,
-        "cache_read": usage.cache_read_tokens,
-        "cache_write": usage.cache_write_tokens,
-    }
-    return {
-        name: Figure(value=value, provenance=provenance)
-        for name, value in told.items()
-        if value is not None
-    }
+def total(told: Sequence[Usage]) -> Usage | None:
+    """Return what all of it comes to; None if nothing was told."""
+    tokens = {name: _tokens([getattr(one, name) for one in told]) for name in _TOKENS}
+    figures = {**tokens, "cost": _cost([one.cost for one in told])}
+    return Usage.model_validate(figures) if any(figures.values()) else None
 
 
-def _sum(one: Figure | None, other: Figure | None) -> Figure | None:
-    """Return both together: what was computed in part was computed."""
-    if one is None or other is None:
-        return one or other
-    computed = Provenance.COMPUTED in (one.provenance, other.provenance)
-    return Figure(
-        value=one.value + other.value,
-        provenance=Provenance.COMPUTED if computed else Provenance.REPORTED,
-    )
+def _tokens(told: Sequence[Figure | None]) -> Figure | None:
+    known = [one for one in told if one is not None]
+    if not known:
+        return None
+    return Figure(value=sum(one.value for one in known), provenance=_of(known))
+
+
+def _cost(told: Sequence[Cost | None]) -> Cost | None:
+    """Return the sum; amounts in two currencies have none."""
+    known = [one for one in told if one is not None]
+    if len({one.currency for one in known}) != 1:
+        return None
+    amount = Decimal()
+    for one in known:
+        amount = _EXACTLY.add(amount, Decimal(one.value))
+    return Cost(value=f"{amount:f}", currency=known[0].currency, provenance=_of(known))
+
+
+def _of(known: Sequence[Figure | Cost]) -> Provenance:
+    """Return who says so: what was computed in part was computed."""
+    computed = any(one.provenance is Provenance.COMPUTED for one in known)
+    return Provenance.COMPUTED if computed else Provenance.REPORTED

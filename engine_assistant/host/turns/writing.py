@@ -16,7 +16,7 @@ from typing import Final
 from engine_assistant import AssistantError, Limits
 from engine_assistant.host.model import Usage
 from engine_assistant.host.turns.holding import Holding, LeaseLost
-from engine_assistant.host.turns.spent import Spent, added
+from engine_assistant.host.turns.spent import total
 from engine_assistant.model.events import Known, ReasoningDelta, TextDelta
 
 __all__ = ["Batching", "Scribe"]
@@ -59,12 +59,15 @@ class Scribe:
         self._writing = asyncio.Lock()
         self._flushing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
-        self._spent: Spent | None = None
-        self._noted: Spent | None = None
+        self._told: list[Usage] = []
+        self._spent: Usage | None = None
+        self._noted: Usage | None = None
 
     def spend(self, usage: Usage | None) -> None:
         """Note what a request used up. It is told with the next events that are not put off."""
-        self._spent = added(self._spent, usage)
+        if usage is not None:
+            self._told.append(usage)
+            self._spent = total(self._told)
 
     async def say(self, event: Known) -> None:
         """Write an event soon: it may wait for those after it.
@@ -103,7 +106,7 @@ class Scribe:
                         await self._append(held, None)
                 raise
 
-    async def _append(self, batch: list[Known], news: Spent | None) -> None:
+    async def _append(self, batch: list[Known], news: Usage | None) -> None:
         number = self._batch + 1
         told = await self._holding.write(
             lambda: self._holding.ops.append_events(
