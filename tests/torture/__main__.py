@@ -7,7 +7,6 @@ import json
 import secrets
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,7 +39,7 @@ def main() -> int:
         while True:
             seed = secrets.randbits(32) if given.seed is None else given.seed
             report = _round(server, seed, given.hosts)
-            sys.stdout.write(json.dumps({"seed": seed, **asdict(report)}) + "\n")
+            sys.stdout.write(json.dumps({"seed": seed, **vars(report)}) + "\n")
             sys.stdout.flush()
             if not report.good:
                 return 1

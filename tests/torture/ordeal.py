@@ -25,7 +25,7 @@ class Report:
     turns: int = 0
     kills: int = 0
     crashes: int = 0
-    ran: Counter[str] = field(default_factory=Counter)
+    ran: dict[str, int] = field(default_factory=dict)
     unrested: list[str] = field(default_factory=list)
     ran_twice: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Ordeal:
         lines = Counter(self._effects.read_text().splitlines())
         for line, times in lines.items():
             tool = line.rsplit("-", 1)[1]
-            report.ran[tool] += times
+            report.ran[tool] = report.ran.get(tool, 0) + times
             if times > 1 and tool != "look":
                 report.ran_twice.append(line)
         report.unrested = self._unrested()
