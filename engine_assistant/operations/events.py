@@ -137,24 +137,27 @@ def read_events_json(ctx: Context, command: ReadEvents) -> bytes:
     """Return the same page as JSON, without making objects of it."""
     read, last_seq = _read(ctx, command)
     end = f'],"last_seq":{last_seq},"head_seq":{read.head_seq}}}'
-    return _spliced('{"events":[', read.rows, end).encode()
+    return _spliced(b'{"events":[', read.rows, end.encode())
 
 
-def _spliced(begin: str, rows: Sequence[StoredEvent], end: str) -> str:
+def _spliced(begin: bytes, rows: Sequence[StoredEvent], end: bytes) -> bytes:
     """Put number, turn and time into each stored body, which stays as it is, and join them.
 
-    One join makes all of it: to copy a page once more costs as much as to fetch it.
+    Each record is encoded by itself, and one join makes the page: it is large enough that a second
+    copy of it, text before bytes, costs as much as all the records.
     """
     if not rows:
         return begin + end
     records = [
-        f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
-        f"{body[1:] if kind in WRITERS else _of_newer_writer(kind, body)}"
+        (
+            f'{{"seq":{seq},"turn":{turn},"at":"{at}",'
+            f"{body[1:] if kind in WRITERS else _of_newer_writer(kind, body)}"
+        ).encode()
         for seq, kind, turn, body, at in rows
     ]
     records[0] = begin + records[0]
     records[-1] += end
-    return ",".join(records)
+    return b",".join(records)
 
 
 def _of_newer_writer(kind: str, body: str) -> str:
@@ -178,7 +181,7 @@ def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
 def _validated(rows: Sequence[StoredEvent]) -> list[Known | Unknown] | None:
     """Return events that are what their rows say: a body is one object, and no other's."""
     try:
-        events = EVENTS.validate_json(_spliced("[", rows, "]"))
+        events = EVENTS.validate_json(_spliced(b"[", rows, b"]"))
     except ValidationError:
         return None
     if len(events) != len(rows):
