@@ -263,8 +263,9 @@ async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_
 
     class Talker:
         async def stream(self, request: ModelRequest) -> AsyncIterator[object]:
+            yield TextDelta(text="H")
             allowed[0] = False
-            yield TextDelta(text="Hm")
+            yield TextDelta(text="m")
             await until(was_refused)
             allowed[0] = True
             yield FINAL

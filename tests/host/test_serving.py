@@ -177,12 +177,16 @@ async def test_a_thread_that_fails_again_and_again_keeps_nobody_waiting(sqlite_u
                 raise LookupError(tenant)
             return host
 
+        async def rested() -> bool:
+            return await one.turn_state() == "idle"
+
         await ask(one.assistant, BEATRICE)
         service = Service(host, for_tenant=for_tenant, concurrency=1, every=FAST)
         async with serving(service):
             for number in range(1, 6):
                 await one.say()
                 await until(is_true(lambda number=number: host.model.asked == number))
+                await until(rested)
             await until(is_true(lambda: len(refused) >= 3))
         assert service.health.failed == len(refused)
 

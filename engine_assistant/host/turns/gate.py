@@ -29,6 +29,7 @@ from engine_assistant.host.execution import (
 from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
 from engine_assistant.host.registry import PreparedCall, ToolRegistry
+from engine_assistant.host.turns.doing import Doing
 from engine_assistant.host.turns.holding import Holding
 from engine_assistant.host.turns.past import Left, Past, asked
 from engine_assistant.model.machines import CallState
@@ -100,6 +101,7 @@ class Gate:
         *,
         thread: Thread,
         past: Past,
+        doing: Doing,
         approvals: Approvals,
         ready: Ready | None,
     ) -> None:
@@ -107,6 +109,7 @@ class Gate:
         self._registry = registry
         self._thread = thread
         self._past = past
+        self._doing = doing
         self._approvals = approvals
         self._ready = ready
         self.recorded: set[str] = set()
@@ -250,6 +253,9 @@ class Gate:
         return AwaitingApproval()
 
     async def _run(self, prepared: PreparedCall, step: Step) -> ToolReturned | ToolFailed:
+        left = self._past.calls.get(prepared.call_id)
+        name = self._doing.name(step) if left is None else left.view.step
+        await self._doing.runs(prepared.call_id, step=name)
         self._holding.check()
         return await self._registry.run(prepared, step)
 

@@ -1,8 +1,8 @@
 """What the loop tells a turn, as events of the record.
 
     next_messages          take_inputs, step-start
+    track                  what the run does now; what the request used up
     on_event               text-delta; reasoning-delta, if it is to be shown; the host's own
-    track                  what the request used up
     on_assistant_message   put_context, then tool-input for each call and step-finish, in one batch
     on_tool_results        tool-output or tool-error for each call
 
@@ -24,6 +24,7 @@ from engine_assistant.host.messages import (
 )
 from engine_assistant.host.model import ModelEvent, ModelResult
 from engine_assistant.host.registry import ToolRegistry
+from engine_assistant.host.turns.doing import Doing
 from engine_assistant.host.turns.gate import Gate
 from engine_assistant.host.turns.holding import Holding
 from engine_assistant.host.turns.past import Past, said
@@ -62,8 +63,8 @@ class Recording(Hooks):
         *,
         past: Past,
         gate: Gate,
+        doing: Doing,
         hooks: Hooks,
-        steps: int,
         limits: Limits,
         show_reasoning: bool,
     ) -> None:
@@ -71,8 +72,8 @@ class Recording(Hooks):
         self._scribe = scribe
         self._registry = registry
         self._gate = gate
+        self._doing = doing
         self._hooks = hooks
-        self._steps = steps
         self._context_bytes = limits.context_bytes
         self._show_reasoning = show_reasoning
         self._behind = past.behind
@@ -94,7 +95,7 @@ class Recording(Hooks):
         taken = await self._take_inputs()
         for event in self.ended():
             await self._scribe.say(event)
-        await self._scribe.say(StepStart(step=self._name(step)))
+        await self._scribe.say(StepStart(step=self._doing.name(step)))
         return (*behind, *(said(event.text, event.files) for event in taken))
 
     async def _take_inputs(self) -> list[Said]:
@@ -129,6 +130,7 @@ class Recording(Hooks):
 
     async def track(self, request: Callable[[], Awaitable[ModelResult]], step: Step) -> ModelResult:
         """Note what the request used up, and how its answer ended, whether it counts or not."""
+        await self._doing.asks(step)
         result = await self._hooks.track(request, step)
         self._scribe.spend(result.usage)
         usage = None if result.usage is None else result.usage.to_dict()
@@ -145,6 +147,8 @@ class Recording(Hooks):
             case ToolProgress() | Data():
                 await self._scribe.write(event)
         await self._hooks.on_event(event, step)
+        if not isinstance(event, ToolProgress | Data):
+            await self._doing.hears(step)
 
     async def before_response(self, result: ModelResult, step: Step) -> Sequence[Message] | None:
         """Ask the host's own hooks."""
@@ -178,7 +182,7 @@ class Recording(Hooks):
             call_id=call.call_id,
             tool=call.tool,
             input=call.input,
-            step=self._name(step),
+            step=self._doing.name(step),
             provider_call_id=call.provider_call_id,
             repeatable=known is not None and known.repeatable,
         )
@@ -195,10 +199,6 @@ class Recording(Hooks):
         await self._scribe.write(*(_result(call, outcome) for call, outcome in ended))
         self.unsettled = ()
         await self._hooks.on_tool_results(message, step)
-
-    def _name(self, step: Step) -> str:
-        """Return what the record calls a step: no two of a thread share it."""
-        return f"{self._holding.key['fence']}.{self._steps + step.number}"
 
 
 def _label(reason: str | None) -> str | None:

@@ -22,6 +22,7 @@ from engine_assistant.host.conversation import Conversation, Status
 from engine_assistant.host.loop import run_conversation
 from engine_assistant.host.messages import AssistantMessage
 from engine_assistant.host.turns import past as pasts
+from engine_assistant.host.turns.doing import Doing
 from engine_assistant.host.turns.gate import Gate, NotReady
 from engine_assistant.host.turns.holding import Holding, LeaseLost
 from engine_assistant.host.turns.past import Left, Past
@@ -168,11 +169,13 @@ class Turn:
 
     async def _converse(self, thread: Thread, past: Past) -> Status:
         host = self._host
+        doing = Doing(self._holding, self._steps)
         gate = Gate(
             self._holding,
             host.tools,
             thread=thread,
             past=past,
+            doing=doing,
             approvals=host.approvals,
             ready=host.ready,
         )
@@ -182,8 +185,8 @@ class Turn:
             host.tools,
             past=past,
             gate=gate,
+            doing=doing,
             hooks=host.hooks,
-            steps=self._steps,
             limits=host.assistant.limits,
             show_reasoning=host.show_reasoning,
         )
