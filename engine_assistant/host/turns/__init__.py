@@ -2,7 +2,8 @@
 
 Start with `turn`, which is one run from the lease to the rest; each step of it has a file:
 `holding` (the lease), `past` and `private` (what was said before), `recording` and `writing` (what
-is said now), `gate` (what may run), `report` (what became of it). `host` is the door.
+is said now), `doing` (what is done now), `gate` (what may run), `report` (what became of it).
+`given` is what a host is made of, and `host` is the door.
 """
 
 from engine_assistant.host.turns.gate import Approvals, Ask, Ready

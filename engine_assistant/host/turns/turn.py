@@ -15,7 +15,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine_assistant import AssistantError, Conflict, ConflictReason
 from engine_assistant.host.conversation import Conversation, Status
@@ -24,6 +24,7 @@ from engine_assistant.host.messages import AssistantMessage
 from engine_assistant.host.turns import past as pasts
 from engine_assistant.host.turns.doing import Doing
 from engine_assistant.host.turns.gate import Gate, NotReady
+from engine_assistant.host.turns.given import Given
 from engine_assistant.host.turns.holding import Holding, LeaseLost
 from engine_assistant.host.turns.past import Left, Past
 from engine_assistant.host.turns.private import unpack
@@ -34,9 +35,6 @@ from engine_assistant.model.events import TurnError, TurnFinish
 from engine_assistant.model.machines import OPEN_CALLS, CallState, TurnState
 from engine_assistant.model.views import CallView, Thread
 from engine_assistant.model.views.history import History
-
-if TYPE_CHECKING:
-    from engine_assistant.host.turns.host import AssistantHost
 
 __all__ = ["Turn"]
 
@@ -56,11 +54,11 @@ _ENDED: Final = frozenset(CallState) - {*OPEN_CALLS, CallState.UNKNOWN}
 class Turn:
     """One run of one turn, under a lease that is held."""
 
-    def __init__(self, host: "AssistantHost", holding: Holding) -> None:
-        self._host = host
+    def __init__(self, given: Given, holding: Holding) -> None:
+        self._given = given
         self._holding = holding
         self._thread_id = holding.key["thread_id"]
-        self._scribe = Scribe(holding, host.batching, host.assistant.limits)
+        self._scribe = Scribe(holding, given.batching, given.assistant.limits)
         self._recording: Recording | None = None
         self._steps = 0
         self._rested = False
@@ -140,7 +138,7 @@ class Turn:
         ended: set[str] = set()
         while True:
             before = ended
-            history = await self._holding.read(partial(history_of, budget=self._host.budget))
+            history = await self._holding.read(partial(history_of, budget=self._given.budget))
             calls = {
                 result.call_id: Left(await self._call(result.call_id), result)
                 for result in pasts.undecided(history, thread)
@@ -168,36 +166,36 @@ class Turn:
         return unpack(context.state)
 
     async def _converse(self, thread: Thread, past: Past) -> Status:
-        host = self._host
+        given = self._given
         doing = Doing(self._holding, self._steps)
         gate = Gate(
             self._holding,
-            host.tools,
+            given.tools,
             thread=thread,
             past=past,
             doing=doing,
-            approvals=host.approvals,
-            ready=host.ready,
+            approvals=given.approvals,
+            ready=given.ready,
         )
         self._recording = recording = Recording(
             self._holding,
             self._scribe,
-            host.tools,
+            given.tools,
             past=past,
             gate=gate,
             doing=doing,
-            hooks=host.hooks,
-            limits=host.assistant.limits,
-            show_reasoning=host.show_reasoning,
+            hooks=given.hooks,
+            limits=given.assistant.limits,
+            show_reasoning=given.show_reasoning,
         )
         outcome = await run_conversation(
             Conversation(
-                model=host.model,
+                model=given.model,
                 messages=past.messages,
                 tools=gate,
-                system=host.system,
-                settings=host.settings,
-                max_steps=max(1, host.max_steps - past.answers),
+                system=given.system,
+                settings=given.settings,
+                max_steps=max(1, given.max_steps - past.answers),
                 hooks=recording,
                 interrupt=self._holding.interrupt,
                 resume=True,
@@ -224,7 +222,7 @@ class Turn:
             return True
         # Presenting the fence renews the lease, and ends what nobody answered in time.
         again = partial(self._holding.ops.acquire_run, **self._holding.key)
-        await self._holding.write(partial(again, stale_after=self._host.stale_after))
+        await self._holding.write(partial(again, stale_after=self._given.stale_after))
         return False
 
     async def _leave(self) -> None:
