@@ -14,7 +14,7 @@ from engine_assistant.model.events import Event
 from engine_assistant.testing.conformance.setup import Names, Setup, Who
 from engine_assistant.testing.polling import poll_until
 
-__all__ = ["INPUT", "Held", "Stage", "finish", "output", "proposal", "words"]
+__all__ = ["INPUT", "Held", "Stage", "finish", "later", "output", "proposal", "words"]
 
 T = TypeVar("T")
 Fields = Mapping[str, object]
@@ -36,14 +36,20 @@ class Held(TypedDict):
     fence: int
 
 
+def later(held: Held) -> Held:
+    """Return what a run would present that guessed the next fence."""
+    return Held(thread_id=held["thread_id"], run_id=held["run_id"], fence=held["fence"] + 1)
+
+
 def words(text: str) -> Fields:
     """Return the event that carries a piece of the answer."""
     return {"type": "text-delta", "text": text}
 
 
-def proposal(call_id: str = "call-1") -> Fields:
+def proposal(call_id: str = "call-1", *, repeatable: bool = False) -> Fields:
     """Return the event that proposes a call."""
-    return {"type": "tool-input", "call_id": call_id, "tool": "refund", "step": "1", "input": INPUT}
+    call = {"call_id": call_id, "tool": "refund", "step": "1", "input": INPUT}
+    return {"type": "tool-input", **call, "repeatable": repeatable}
 
 
 def output(call_id: str = "call-1") -> Fields:
@@ -94,6 +100,14 @@ class Stage:
         caller = self.caller(principal, *keys, system=system, tenant=tenant)
         return self.assistant.acting_as(caller)
 
+    def owner(self, tenant: str | None = None) -> Caller:
+        """Return Alice, for the doors that take a caller."""
+        return self.caller("alice", USE, tenant=tenant)
+
+    def keeper(self, tenant: str | None = None) -> Caller:
+        """Return the process that brings threads in and out."""
+        return self.caller("keeper", RUN, system=True, tenant=tenant)
+
     # ------------------------------------------------------------ steps
 
     def opened(self, text: str = "Please refund order 7") -> str:
@@ -126,9 +140,16 @@ class Stage:
         self.wait_until(tried, SHORT)
         return taken[0]
 
-    def ask(self, held: Held, *approvers: str, required: int = 1, expires_in: float = 600) -> str:
+    def ask(
+        self,
+        held: Held,
+        *approvers: str,
+        required: int = 1,
+        expires_in: float = 600,
+        repeatable: bool = False,
+    ) -> str:
         """Propose the call and ask whether it may run; return the first one's digest."""
-        self.bot.append_events(**held, events=[proposal()])
+        self.bot.append_events(**held, events=[proposal(repeatable=repeatable)])
         asked = self.bot.request_approval(
             **held,
             call_id="call-1",

@@ -16,10 +16,15 @@ pytest.register_assert_rewrite(f"{_PACKAGE}.scenarios", f"{_PACKAGE}.stage")
 from engine_assistant.testing.conformance.scenario import Scenario  # noqa: E402
 from engine_assistant.testing.conformance.scenarios import (  # noqa: E402
     approvals,
+    archives,
     at_once,
+    contexts,
     endings,
+    history,
     people,
+    queue,
     reading,
+    recovery,
     repeats,
     runs,
     transactions,
@@ -35,9 +40,14 @@ _ROOMS: Final = (
     repeats,
     approvals,
     endings,
+    queue,
+    recovery,
+    contexts,
+    history,
     at_once,
     people,
     transactions,
+    archives,
 )
 
 SCENARIOS: Final = tuple(

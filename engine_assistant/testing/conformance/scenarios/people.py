@@ -33,6 +33,14 @@ def _on(held: Held) -> dict[str, Callable[[Operations], object]]:
         "close": lambda ops: ops.close_thread(thread_id=thread_id),
         "upload": lambda ops: ops.authorize_file_upload(thread_id=thread_id),
         "decide": lambda ops: ops.resolve_approval(**of_call, approved=False, digest="0" * 64),
+        "resolve": lambda ops: ops.resolve_unknown(**of_call, happened=False),
+        "inputs": lambda ops: ops.list_inputs(thread_id=thread_id),
+        "edit": lambda ops: ops.edit_input(thread_id=thread_id, input_id="i", text="Hello"),
+        "take back": lambda ops: ops.cancel_input(thread_id=thread_id, input_id="i"),
+        "runs": lambda ops: ops.list_runs(thread_id=thread_id),
+        "run": lambda ops: ops.get_run(thread_id=thread_id, fence=held["fence"]),
+        "history": lambda ops: ops.history(thread_id=thread_id),
+        "summaries": lambda ops: ops.list_compactions(thread_id=thread_id),
     }
 
 
@@ -43,6 +51,14 @@ def _as_run(held: Held) -> dict[str, Callable[[Operations], object]]:
         "acquire": lambda ops: ops.acquire_run(thread_id=thread_id, run_id="run-b"),
         "append": lambda ops: ops.append_events(**held, events=[words("a")]),
         "beat": lambda ops: ops.beat_run(**held),
+        "take in": lambda ops: ops.take_inputs(**held),
+        "keep": lambda ops: ops.put_context(**held, state="opaque"),
+        "have back": lambda ops: ops.get_context(**held),
+        "retry": lambda ops: ops.retry_call(**held, call_id="call-1"),
+        "abandon": lambda ops: ops.abandon_turn(thread_id=thread_id, reason="gone"),
+        "summarise": lambda ops: ops.compact(
+            thread_id=thread_id, from_seq=1, to_seq=1, summary="short", expected_head=1
+        ),
         "release": lambda ops: ops.release_run(**held),
     }
 
@@ -103,6 +119,7 @@ def an_auditor_reads_and_writes_nothing(stage: Stage) -> None:
     before = stage.log(held["thread_id"])
     told = _refusals(_on(held), stage.auditor)
     reading = {"get", "read", "read bytes", "calls", "call"}
+    reading |= {"inputs", "runs", "run", "history", "summaries"}
     assert {name for name, refusal in told.items() if refusal is None} == reading
     assert [thread.id for thread in stage.auditor.list_threads(subject="alice").items] == [
         held["thread_id"]
