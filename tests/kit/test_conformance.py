@@ -4,16 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from engine_assistant import Assistant, make_engine
+from engine_assistant import Assistant, AsyncAssistant, make_engine
 from engine_assistant.testing import databases
-from engine_assistant.testing.conformance import Names, Setup
+from engine_assistant.testing.conformance import Factory, Setup, prepared
 from engine_assistant.testing.conformance.__main__ import USAGE, main
 from engine_assistant.testing.conformance.suite import SCENARIOS, Scenario
 from engine_assistant.testing.postgres import PostgresServer
@@ -48,6 +48,23 @@ def postgres_setup(
 
 
 @pytest.fixture(scope="module")
+def sqlite_awaited_setup(
+    assistant_sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Setup]:
+    path = tmp_path_factory.mktemp("conformance") / "assistant.db"
+    url = databases.sqlite_file(path, assistant_sqlite_template)
+    yield from _with(setups.awaited, databases.awaited(url))
+
+
+@pytest.fixture(scope="module")
+def postgres_awaited_setup(
+    assistant_postgres_server: PostgresServer, assistant_postgres_template: str
+) -> Iterator[Setup]:
+    with databases.postgres_database(assistant_postgres_server, assistant_postgres_template) as url:
+        yield from _with(setups.awaited, databases.awaited(url))
+
+
+@pytest.fixture(scope="module")
 def schema_setup(assistant_postgres_server: PostgresServer) -> Iterator[Setup]:
     with databases.postgres_database(assistant_postgres_server) as url:
         engine = make_engine(url)
@@ -73,20 +90,18 @@ def pgbouncer_setup(
         yield from _with(setups.plain, through.render_as_string(hide_password=False))
 
 
-def _with(factory: Callable[[Names], Setup], url: str) -> Iterator[Setup]:
+def _with(factory: Factory, url: str) -> Iterator[Setup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONFORMANCE_URL", url)
-        setup = factory(Names())
-    yield setup
-    assert setup.cleanup is not None
-    setup.cleanup()
+        with prepared(factory) as setup:
+            yield setup
 
 
-@pytest.mark.guarantee("G-KIT-10")
+@pytest.mark.guarantee("G-KIT-10", "G-KIT-15")
 @pytest.mark.parametrize(
     ("configuration", "scenario"),
     [
-        *product(["sqlite", "postgres"], SCENARIOS),
+        *product(["sqlite", "postgres", "sqlite_awaited", "postgres_awaited"], SCENARIOS),
         *product(["schema", "pgbouncer"], SHORT),
     ],
     ids=str,
@@ -151,6 +166,27 @@ def test_the_command_prints_each_guarantee_with_its_verdict(
     }
     assert "FAILED" not in told.values()
     assert "has no clock that can be moved" in said
+
+
+@pytest.mark.guarantee("G-KIT-15")
+def test_the_command_drives_an_engine_that_is_awaited(sqlite_url: str, tmp_path: Path) -> None:
+    code, said = conformance(
+        *(tmp_path, databases.awaited(sqlite_url), "tests.kit.setups:awaited_and_wrong"),
+        *("-k", "another_persons or a_session"),
+    )
+    assert (code, verdicts(said)) == (
+        1,
+        {"G-GUEST-50": "passed", "G-PERM-05": "FAILED", "G-PERM-12": "FAILED"},
+    )
+    assert "RuntimeError: the pool could not be closed" in said
+    assert "This is the cleanup of the setup" in said
+
+
+@pytest.mark.guarantee("G-KIT-15")
+def test_what_was_not_prepared_is_not_played() -> None:
+    setup = Setup(AsyncAssistant.from_url("sqlite+aiosqlite://"))
+    with pytest.raises(AssertionError, match="under `prepared`"):
+        SCENARIOS[0].play(setup)
 
 
 @pytest.mark.guarantee("G-KIT-11", "G-KIT-12")

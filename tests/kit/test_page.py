@@ -32,8 +32,8 @@ def test_the_page_is_a_suite_that_passes(
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env |= {"PYTHONPATH": str(ROOT), GIVEN_URL: libpq(assistant_postgres_server.url)}
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    # Of the scenarios two will do: that they are found and played.
-    command += ["-k", "not keeps_its_promises or key"]
+    # Of the scenarios one will do, on either face: that they are found and played.
+    command += ["-k", "not keeps_its_promises or a_key_opens"]
     done = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from engine_assistant.testing.conformance import Factory, Names, Setup
+from engine_assistant.testing.conformance import Factory, Names, Setup, prepared
 from engine_assistant.testing.conformance.suite import Scenario
 
 __all__: list[str] = []
@@ -63,16 +63,8 @@ def conformance_setup(pytestconfig: pytest.Config, conformance_names: Names) -> 
     """What the factory makes; cleaned up at the end, whatever came before."""
     factory = pytestconfig.stash.get(_factory, None)
     assert factory is not None, "--assistant MODULE:FACTORY says what to run against"
-    setup = factory(conformance_names)
-    assert isinstance(setup, Setup), f"the factory returned {type(setup).__name__} and no Setup"
-    yield setup
-    if setup.cleanup is None:
-        return
-    try:
-        setup.cleanup()
-    except Exception as error:
-        error.add_note("This is the cleanup of the setup; the scenarios stand on their own.")
-        raise
+    with prepared(factory, conformance_names) as setup:
+        yield setup
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -1,14 +1,16 @@
 """What the suite is run against, and what it tells the host of itself beforehand."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from engine_assistant import Assistant, Caller
+from engine_assistant import Assistant, AsyncAssistant, Caller
 from engine_assistant.testing.clock import Clock
+from engine_assistant.testing.conformance.driving import running_loop
 
-__all__ = ["Factory", "Names", "Setup", "Who", "plain_caller"]
+__all__ = ["Factory", "Names", "Setup", "Who", "plain_caller", "prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,45 @@ class Setup:
     """A configuration of the engine, with migrated tables.
 
     Attributes:
-        assistant: the engine as the host makes it: its database, schema, pooler, limits.
+        assistant: the engine as the host makes it, of either face: its database, schema, pooler,
+            limits.
         caller: the host's permission binding: how somebody becomes a `Caller`.
         clock: the clock of `assistant`, where it has one that only tests move. Without one the
             scenarios wait for what takes less than a second, and leave out what takes more.
-        cleanup: called once after all of it, whatever came of it.
+        cleanup: called once after all of it, whatever came of it; awaited if it must be.
     """
 
-    assistant: Assistant
+    assistant: Assistant | AsyncAssistant
     caller: Callable[[Who], Caller] = plain_caller
     clock: Clock | None = None
     cleanup: Callable[[], object] | None = None
 
 
-Factory: TypeAlias = Callable[[Names], Setup]
-"""Makes the setup of one run."""
+Factory: TypeAlias = Callable[[Names], Setup | Awaitable[Setup]]
+"""Makes the setup of one run. It may be awaited."""
+
+
+@contextmanager
+def prepared(factory: Factory, names: Names | None = None) -> Iterator[Setup]:
+    """Make a setup as scenarios play it, and clean it up at the end, whatever came before.
+
+    Scenarios know the synchronous shape. An `AsyncAssistant` is given it, over one event loop in
+    which the factory and the cleanup are awaited, too.
+
+    Raises:
+        AssertionError: the factory returned something else.
+    """
+    with running_loop() as loop:
+        made = loop.driven(factory(names or Names()))
+        assert isinstance(made, Setup), f"the factory returned {type(made).__name__} and no Setup"
+        try:
+            yield replace(made, assistant=cast("Assistant", loop.driven(made.assistant)))
+        finally:
+            if made.cleanup is not None:
+                try:
+                    loop.driven(made.cleanup())
+                except Exception as error:
+                    error.add_note(
+                        "This is the cleanup of the setup; the scenarios stand on their own."
+                    )
+                    raise

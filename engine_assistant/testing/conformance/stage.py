@@ -8,7 +8,17 @@ from typing import Final, TypedDict, TypeVar
 
 import pytest
 
-from engine_assistant import AUDIT, RUN, USE, Caller, Conflict, ConflictReason, Operations, Raced
+from engine_assistant import (
+    AUDIT,
+    RUN,
+    USE,
+    AsyncAssistant,
+    Caller,
+    Conflict,
+    ConflictReason,
+    Operations,
+    Raced,
+)
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.events import Event
 from engine_assistant.testing.conformance.setup import Names, Setup, Who
@@ -74,8 +84,10 @@ class Stage:
     """
 
     def __init__(self, setup: Setup, names: Names, scenario: str) -> None:
+        assistant = setup.assistant
+        assert not isinstance(assistant, AsyncAssistant), "play an AsyncAssistant under `prepared`"
         self.setup = setup
-        self.assistant = setup.assistant
+        self.assistant = assistant
         self.tenant = names.tenant(scenario)
         self.neighbour = names.neighbour(scenario)
         self.me = self.acting("alice", USE)

@@ -4,15 +4,31 @@ from collections.abc import Callable
 from functools import partial
 
 from engine_assistant import ConflictReason
+from engine_assistant.model.events import UserMessage
 from engine_assistant.model.views import MessageReceipt
 from engine_assistant.testing.conformance.scenario import shows
 from engine_assistant.testing.conformance.stage import Held, Stage, finish, later, words
 
 
-def _say(stage: Stage, held: Held, text: str, **how: object) -> MessageReceipt:
+def _say(
+    stage: Stage,
+    held: Held,
+    text: str,
+    when_busy: str = "queue",
+    *,
+    key: str | None = None,
+    priority: str = "normal",
+    coalesce: bool = False,
+) -> MessageReceipt:
     """Say something that may wait, under its own text as key."""
-    values = {"thread_id": held["thread_id"], "text": text, "key": text, "when_busy": "queue"}
-    return MessageReceipt.model_validate(stage.me.call("assistant/send-message", values | how))
+    return stage.me.send_message(
+        thread_id=held["thread_id"],
+        text=text,
+        key=key or text,
+        when_busy=when_busy,
+        priority=priority,
+        coalesce=coalesce,
+    )
 
 
 def _waiting(stage: Stage, thread_id: str) -> list[str | None]:
@@ -24,10 +40,8 @@ def _waiting(stage: Stage, thread_id: str) -> list[str | None]:
 
 def _said(stage: Stage, thread_id: str) -> list[tuple[int, str]]:
     """Return what the person said by the log, each with its turn."""
-    told = stage.me.call("assistant/read-events", {"thread_id": thread_id, "limit": 1000})
-    events = told["events"]
-    assert isinstance(events, list)
-    return [(event["turn"], event["text"]) for event in events if event["type"] == "user-message"]
+    log = stage.log(thread_id)
+    return [(event.turn, event.text) for event in log if isinstance(event, UserMessage)]
 
 
 def _finish_all(stage: Stage, thread_id: str) -> None:

@@ -1,8 +1,10 @@
 """What is known of a run, and what becomes of what it left behind."""
 
+from functools import partial
+
 import pytest
 
-from engine_assistant import RUN, USE, ConflictReason, NotFound, PermissionDenied
+from engine_assistant import RUN, USE, ConflictReason, NotFound, Operations, PermissionDenied
 from engine_assistant.model.views.runs import RunOperation
 from engine_assistant.testing.conformance.scenario import shows
 from engine_assistant.testing.conformance.stage import (
@@ -120,15 +122,24 @@ def a_gated_call_runs_again_as_it_was_approved(stage: Stage) -> None:
     stage.decide(held, stage.ask(held, repeatable=True))
     stage.claim(held)
     new = stage.take_over(thread_id)
-    right = {"operation": "refunds/create", "version": "v1", "input": dict(INPUT)}
-    for change in (
-        {"input": {**INPUT, "amount": 2.5}},
-        {"version": "v2"},
-        {"operation": "refunds/delete"},
+
+    def retry(operation: str, version: str, amount: float) -> None:
+        stage.bot.retry_call(
+            **new,
+            call_id="call-1",
+            operation=operation,
+            version=version,
+            input={**INPUT, "amount": amount},
+        )
+
+    for other in (
+        ("refunds/create", "v1", 2.5),
+        ("refunds/create", "v2", 1.5),
+        ("refunds/delete", "v1", 1.5),
     ):
         with stage.refused(ConflictReason.DIGEST_MISMATCH, thread_id):
-            stage.bot.call("assistant/retry-call", {**new, "call_id": "call-1", **right, **change})
-    stage.bot.call("assistant/retry-call", {**new, "call_id": "call-1", **right})
+            retry(*other)
+    retry("refunds/create", "v1", 1.5)
     assert stage.types(thread_id).count("execution-claimed") == 2
     assert stage.state(thread_id) == "executing"
 
@@ -138,14 +149,19 @@ def its_owner_says_once_what_became_of_a_call(stage: Stage) -> None:
     """Nobody else does, no process either; the same again is the first answer."""
     _, new = _lost(stage, repeatable=False)
     thread_id = new["thread_id"]
-    says = {"thread_id": thread_id, "call_id": "call-1", "happened": True, "output": {"ok": 1}}
+
+    def says(ops: Operations) -> tuple[str, bool]:
+        told = ops.resolve_unknown(
+            thread_id=thread_id, call_id="call-1", happened=True, output={"ok": 1}
+        )
+        return told.state, told.duplicate
+
     with pytest.raises(NotFound):
-        stage.auditor.call("assistant/resolve-unknown", says)
+        says(stage.auditor)
     with pytest.raises(PermissionDenied):
-        stage.acting("alice", USE, RUN, system=True).call("assistant/resolve-unknown", says)
-    for duplicate in (False, True):
-        told = stage.me.call("assistant/resolve-unknown", says)
-        assert (told["state"], told["duplicate"]) == ("done", duplicate)
+        says(stage.acting("alice", USE, RUN, system=True))
+    assert says(stage.me) == ("done", False)
+    assert says(stage.me) == ("done", True)
     with stage.refused(ConflictReason.CALL_STATE, thread_id):
         stage.me.resolve_unknown(thread_id=thread_id, call_id="call-1", happened=False)
     assert stage.types(thread_id)[-2:] == ["call-closed", "unknown-resolved"]
@@ -158,12 +174,14 @@ def a_turn_that_nobody_will_finish_is_given_up(stage: Stage) -> None:
     thread_id = held["thread_id"]
     stage.bot.append_events(**held, events=[proposal()])
     stage.me.send_message(thread_id=thread_id, text="And order 8?", when_busy="queue")
-    gives_up = {"thread_id": thread_id, "reason": "the host is gone", "turn": 1}
+    give_up = partial(
+        stage.bot.abandon_turn, thread_id=thread_id, reason="the host is gone", turn=1
+    )
     with stage.refused(ConflictReason.RUN_IN_PROGRESS, thread_id):
-        stage.bot.call("assistant/abandon-turn", gives_up)
+        give_up()
     with stage.refused(ConflictReason.RUN_FENCED, thread_id):
-        stage.bot.call("assistant/abandon-turn", gives_up | {"fence": held["fence"] + 1})
-    stage.bot.call("assistant/abandon-turn", gives_up | {"fence": held["fence"]})
+        give_up(fence=held["fence"] + 1)
+    give_up(fence=held["fence"])
     assert stage.types(thread_id)[-4:] == [
         "call-closed",
         "turn-error",
@@ -175,7 +193,7 @@ def a_turn_that_nobody_will_finish_is_given_up(stage: Stage) -> None:
         stage.bot.append_events(**held, events=[words("late")])
     # Asked again, it does not end the turn of the message that waited.
     with stage.refused(ConflictReason.NO_TURN_OPEN, thread_id):
-        stage.bot.call("assistant/abandon-turn", gives_up)
+        give_up()
     assert stage.me.get_run(thread_id=thread_id, fence=held["fence"]).reason == "abandoned"
 
 
