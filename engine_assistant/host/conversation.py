@@ -10,6 +10,7 @@ from engine_assistant.host.execution import BatchTools, Step, Tools
 from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.messages import Message, ToolCall, open_calls
 from engine_assistant.host.model import Model, ModelResult
+from engine_assistant.host.observing import HostObserver
 
 __all__ = ["MAX_STEPS", "Conversation", "Outcome", "Status", "System"]
 
@@ -67,6 +68,7 @@ class Conversation:
         hooks: what the host adds.
         interrupt: set it to stop. The model is not listened to any longer; a tool that runs is left
             to finish and its result is kept; then the status is `interrupted`.
+        observer: looks on, at each request and at each tool that a registry runs.
         resume: run the calls at the end of `messages` that have no result. Never give it with a
             history that came from a client.
 
@@ -82,6 +84,7 @@ class Conversation:
     max_steps: int = MAX_STEPS
     hooks: Hooks = field(default_factory=Hooks)
     interrupt: asyncio.Event | None = None
+    observer: HostObserver | None = None
     resume: bool = False
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from engine_assistant.host.messages import JsonValue, Message, ToolCall, ToolResult
 from engine_assistant.host.model import ModelResult, ToolDefinition
+from engine_assistant.host.observing import HostObserver
 from engine_assistant.model.events import Data, ToolProgress
 from engine_assistant.model.limits import LIMITS
 
@@ -73,6 +74,7 @@ class Step:
         text_only: whether this request forbids tools.
         messages: the conversation so far.
         emit: tells a host event to whoever listens. Await it before you go on.
+        observer: who looks on, if anybody does. `ToolRegistry.run` tells them of each tool.
         result: the model's answer, once it has ended.
         calls: the calls whose results are handed over.
         outcomes: what came of them, in the same order.
@@ -82,6 +84,7 @@ class Step:
     text_only: bool
     messages: tuple[Message, ...] = field(repr=False)
     emit: Callable[[HostEvent], Awaitable[None]] = field(repr=False)
+    observer: HostObserver | None = field(default=None, repr=False)
     result: ModelResult | None = field(default=None, repr=False)
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[ToolOutcome, ...] = ()
@@ -133,12 +136,12 @@ class BatchTools(Protocol):
         ...
 
 
-def result_of(call: ToolCall, outcome: ToolReturned | ToolFailed) -> ToolResult:
+def result_of(call_id: str, outcome: ToolReturned | ToolFailed) -> ToolResult:
     """Return what the model reads about a call that ended."""
     if isinstance(outcome, ToolReturned):
-        return ToolResult(call.call_id, outcome.output)
+        return ToolResult(call_id, outcome.output)
     told: JsonValue = {"code": outcome.code, "message": outcome.message}
-    return ToolResult(call.call_id, told, is_error=True)
+    return ToolResult(call_id, told, is_error=True)
 
 
 def fitting(text: str, most: int) -> str:

@@ -45,6 +45,7 @@ from engine_assistant.host.model import (
     StopReason,
     TextDelta,
 )
+from engine_assistant.host.watching import watched_request
 
 __all__ = ["Teller", "converse", "run_conversation"]
 
@@ -85,7 +86,7 @@ class _Loop:
         self._awaiting: list[ToolCall] = []
         self._force_text = False
         self._result: ModelResult | None = None
-        self._step = Step(number=0, text_only=False, messages=(), emit=self._emit)
+        self._step = self._new_step(0, text_only=False)
 
     async def run(self) -> Outcome:
         try:
@@ -102,7 +103,6 @@ class _Loop:
         )
 
     async def _take_steps(self) -> Status:
-        self._step = replace(self._step, messages=tuple(self._messages))
         await self._run_calls(open_calls(self._messages))
         most = self._given.max_steps
         for number in range(1, most + 1):
@@ -135,8 +135,13 @@ class _Loop:
         return None
 
     def _new_step(self, number: int, *, text_only: bool) -> Step:
-        messages = tuple(self._messages)
-        return Step(number=number, text_only=text_only, messages=messages, emit=self._emit)
+        return Step(
+            number=number,
+            text_only=text_only,
+            messages=tuple(self._messages),
+            emit=self._emit,
+            observer=self._given.observer,
+        )
 
     async def _emit(self, event: ModelEvent | HostEvent) -> None:
         await self._tell(event, self._step)
@@ -157,6 +162,14 @@ class _Loop:
         return result
 
     async def _consume(self, request: ModelRequest) -> ModelResult:
+        given = self._given
+        with watched_request(
+            given.observer, model=given.model, step=self._step.number, request=request
+        ) as watch:
+            watch.result = result = await self._listen(request, watch.speaks)
+        return result
+
+    async def _listen(self, request: ModelRequest, speaks: Callable[[], None]) -> ModelResult:
         """Read one stream to its end, and tell its events."""
         result: ModelResult | None = None
         said: list[str] = []
@@ -167,6 +180,7 @@ class _Loop:
                 if isinstance(event, ModelResult):
                     result = event
                     continue
+                speaks()
                 if isinstance(event, TextDelta):
                     said.append(event.text)
                 await self._emit(event)
@@ -229,7 +243,7 @@ class _Loop:
             return
         of_what, came = zip(*ended, strict=True)
         step = replace(self._step, calls=of_what, outcomes=came)
-        message = ToolMessage(tuple(result_of(call, outcome) for call, outcome in ended))
+        message = ToolMessage(tuple(result_of(call.call_id, outcome) for call, outcome in ended))
         await self._hooks.on_tool_results(message, step)
         self._messages.append(message)
 

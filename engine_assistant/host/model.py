@@ -7,7 +7,7 @@ authentication and the form of the wire are the client's business; the conversat
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from engine_assistant.host.messages import AssistantMessage, JsonValue, Message
 from engine_assistant.model.events import ReasoningDelta, TextDelta
@@ -20,6 +20,7 @@ __all__ = [
     "ModelEvent",
     "ModelRequest",
     "ModelResult",
+    "NamedModel",
     "Provenance",
     "ReasoningDelta",
     "StopReason",
@@ -114,4 +115,19 @@ class Model(Protocol):
         An asynchronous generator is closed when the conversation ends early; closing must end the
         request. Raises `ModelFailed`, or whatever the client raises: nothing is retried here.
         """
+        ...
+
+
+@runtime_checkable
+class NamedModel(Protocol):
+    """A model that says who it is, for whoever looks on. Nothing else depends on it."""
+
+    @property
+    def provider(self) -> str:
+        """Who serves it, in a word: `openai`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What its provider calls it."""
         ...

@@ -13,11 +13,13 @@ from engine_assistant.host.execution import (
     ToolOutcome,
     ToolProgress,
     ToolReturned,
+    result_of,
 )
 from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
 from engine_assistant.host.signature import ArgumentsRefused, Input, ToolContext
 from engine_assistant.host.tools import Approval, Tool
+from engine_assistant.host.watching import watched_tool
 from engine_assistant.model.codec import JsonRefused, JsonTooLarge, check_json, dumps
 from engine_assistant.model.limits import LIMITS
 
@@ -144,6 +146,20 @@ class ToolRegistry:
 
     async def run(self, prepared: PreparedCall, step: Step) -> ToolReturned | ToolFailed:
         """Run a prepared call now. It is the caller's to know that it may."""
+        call_id = prepared.call_id
+        with watched_tool(
+            step.observer,
+            tool=prepared.tool.name,
+            call_id=call_id,
+            step=step.number,
+            input=prepared.input,
+        ) as watch:
+            outcome = await self._run(prepared, step)
+            watch.result = result_of(call_id, outcome)
+            watch.code = outcome.code if isinstance(outcome, ToolFailed) else None
+        return outcome
+
+    async def _run(self, prepared: PreparedCall, step: Step) -> ToolReturned | ToolFailed:
         one = prepared.tool
 
         async def report(payload: JsonValue) -> None:

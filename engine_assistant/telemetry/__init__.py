@@ -12,6 +12,7 @@ except ModuleNotFoundError as missing:
         "this needs an extra: pip install 'engine-assistant[otel]'", name=missing.name
     ) from None
 
+from engine_assistant.telemetry.host import observe_host
 from engine_assistant.telemetry.operations import observe
 
-__all__ = ["observe"]
+__all__ = ["observe", "observe_host"]

@@ -1,11 +1,10 @@
 """A span for each operation, and the three numbers that say how the leases fare."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from opentelemetry import context, metrics, trace
-from opentelemetry.trace import Span, Status, StatusCode
-from opentelemetry.util.types import AttributeValue
+from opentelemetry.trace import Span
 
 from engine_assistant.model.errors import (
     Conflict,
@@ -15,19 +14,20 @@ from engine_assistant.model.errors import (
     ValidationFailed,
 )
 from engine_assistant.model.observing import OK, Observer, OperationBegun, OperationEnded
+from engine_assistant.telemetry.names import (
+    FENCE,
+    NAME,
+    OPERATION,
+    OUTCOME,
+    TENANT,
+    THREAD,
+    TURN,
+    finish,
+    known,
+)
 from engine_assistant.version import __version__
 
 __all__ = ["observe"]
-
-_NAME: Final = "engine_assistant"
-
-_OPERATION: Final = "engine_assistant.operation"
-_OUTCOME: Final = "engine_assistant.outcome"
-_TENANT: Final = "engine_assistant.tenant"
-_THREAD: Final = "engine_assistant.thread"
-_TURN: Final = "engine_assistant.turn"
-_FENCE: Final = "engine_assistant.fence"
-_ERROR: Final = "error.type"
 
 _REFUSALS: Final = frozenset(
     kind.code for kind in (Conflict, NotFound, PermissionDenied, ValidationFailed)
@@ -52,8 +52,8 @@ def observe(
         meter_provider: where metrics go; default is the process's.
     """
     return _Observed(
-        trace.get_tracer(_NAME, __version__, tracer_provider),
-        metrics.get_meter(_NAME, __version__, meter_provider),
+        trace.get_tracer(NAME, __version__, tracer_provider),
+        metrics.get_meter(NAME, __version__, meter_provider),
     )
 
 
@@ -81,13 +81,13 @@ class _Observed:
     def __call__(self, begun: OperationBegun, /) -> Callable[[OperationEnded], None]:
         name = begun.operation.rpartition("/")[2].replace("-", "_")
         span = self._tracer.start_span(
-            f"{_NAME}.{name}",
-            attributes=_known(
+            f"{NAME}.{name}",
+            attributes=known(
                 {
-                    _OPERATION: name,
-                    _TENANT: begun.tenant,
-                    _THREAD: begun.thread_id,
-                    _FENCE: begun.fence,
+                    OPERATION: name,
+                    TENANT: begun.tenant,
+                    THREAD: begun.thread_id,
+                    FENCE: begun.fence,
                 }
             ),
         )
@@ -95,39 +95,26 @@ class _Observed:
 
         def tell(ended: OperationEnded) -> None:
             context.detach(token)
-            _finish(span, ended)
+            self._finish(span, ended)
             self._count(name, ended)
 
         return tell
 
+    def _finish(self, span: Span, ended: OperationEnded) -> None:
+        told = {
+            OUTCOME: ended.outcome,
+            THREAD: ended.thread_id,
+            TURN: ended.turn,
+            FENCE: ended.fence,
+        }
+        error = None if ended.outcome == OK else ended.reason or ended.outcome
+        finish(span, told, error, fault=ended.outcome not in _REFUSALS)
+
     def _count(self, name: str, ended: OperationEnded) -> None:
-        operation = {_OPERATION: name}
+        operation = {OPERATION: name}
         if name == _APPEND:
-            self._appends.record(ended.seconds * 1000, {_OUTCOME: ended.outcome})
+            self._appends.record(ended.seconds * 1000, {OUTCOME: ended.outcome})
         if ended.took_over:
             self._losses.add(1)
         if ended.reason == ConflictReason.RUN_FENCED:
             self._refusals.add(1, operation)
-
-
-def _finish(span: Span, ended: OperationEnded) -> None:
-    """End a span. What went wrong is said by its code, never by its message."""
-    span.set_attributes(
-        _known(
-            {
-                _OUTCOME: ended.outcome,
-                _THREAD: ended.thread_id,
-                _TURN: ended.turn,
-                _FENCE: ended.fence,
-            }
-        )
-    )
-    if ended.outcome != OK:
-        span.set_attribute(_ERROR, ended.reason or ended.outcome)
-        if ended.outcome not in _REFUSALS:
-            span.set_status(Status(StatusCode.ERROR))
-    span.end()
-
-
-def _known(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
-    return {name: value for name, value in attributes.items() if value is not None}

@@ -18,6 +18,7 @@ from engine_assistant.host import (
     Message,
     ModelFailed,
     ModelRequest,
+    NamedModel,
     ProviderState,
     Reasoning,
     Text,
@@ -225,5 +226,7 @@ def test_a_provider_is_told_apart_by_its_address() -> None:
     one, other = (
         PydanticAIModel(CLIENTS["openai-chat"](url, "m")) for url in ("http://a", "http://b")
     )
-    assert one.provider != other.provider
-    assert one.provider.startswith("openai ")
+    assert one.endpoint != other.endpoint
+    assert one.endpoint.startswith("openai ")
+    assert isinstance(one, NamedModel)
+    assert (one.provider, one.name) == (other.provider, other.name) == ("openai", "m")

@@ -1,16 +1,11 @@
 """What an observer is told, and what the real SDK makes of it."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 from sqlalchemy import Engine
 
@@ -21,59 +16,17 @@ from engine_assistant import (
     Conflict,
     Internal,
     NotFound,
-    Observer,
     OperationBegun,
     OperationEnded,
     ValidationFailed,
     make_async_engine,
 )
-from engine_assistant.telemetry import observe
 from engine_assistant.testing.clock import Clock
 from tests.rig.guest import python
 from tests.rig.stage import ALICE, ROBOT, delta
+from tests.telemetry.sdk import Sdk
 
 SECRET = "4111-1111-1111-1111"
-
-
-class Sdk:
-    """The real SDK, keeping what it was told."""
-
-    def __init__(self) -> None:
-        self._spans, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
-        self._tracers = TracerProvider(shutdown_on_exit=False)
-        self._tracers.add_span_processor(SimpleSpanProcessor(self._spans))
-        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
-        self.tracer = self._tracers.get_tracer("host")
-        self.observer: Observer = observe(self._tracers, self.meters)
-
-    @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        return self._spans.get_finished_spans()
-
-    def last(self, name: str) -> ReadableSpan:
-        return [span for span in self.spans if span.name == f"engine_assistant.{name}"][-1]
-
-    def points(self, name: str) -> list[tuple[dict[str, object], int]]:
-        """Return the attributes and the number of each series of a metric."""
-        data = self._reader.get_metrics_data()
-        return [
-            (
-                dict(point.attributes or {}),
-                point.count if isinstance(point, HistogramDataPoint) else point.value,
-            )
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == f"engine_assistant.{name}"
-            for point in metric.data.data_points
-        ]
-
-
-@pytest.fixture
-def sdk() -> Iterator[Sdk]:
-    sdk = Sdk()
-    yield sdk
-    sdk.meters.shutdown()
 
 
 @dataclass

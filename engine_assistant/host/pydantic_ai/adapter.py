@@ -26,7 +26,7 @@ _SERVER_ERROR: Final = 500
 
 
 class PydanticAIModel:
-    """A model of pydantic-ai, as `engine_assistant.host.Model`.
+    """A model of pydantic-ai, as `engine_assistant.host.Model` and `NamedModel`.
 
     Args:
         model: one of its models, or its name for one, like `openai:gpt-5`. Use it in one event
@@ -60,8 +60,18 @@ class PydanticAIModel:
 
     @property
     def provider(self) -> str:
-        """Who answers: what one provider wrote for itself is given back to nobody else."""
-        return f"{self._model.system} {self._model.base_url or ''}".strip()
+        """Who serves it, as pydantic-ai calls them."""
+        return self._model.system
+
+    @property
+    def name(self) -> str:
+        """What its provider calls it."""
+        return self._model.model_name
+
+    @property
+    def endpoint(self) -> str:
+        """Who answers, and where: what was written there is given back to nobody else."""
+        return f"{self.provider} {self._model.base_url or ''}".strip()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent | ModelResult]:
         """Ask the model, as the port says."""
@@ -81,7 +91,7 @@ class PydanticAIModel:
         if refused := refusal_of(response):
             yield TextDelta(text=refused)
         yield ModelResult(
-            message=listener.message(response, self.provider),
+            message=listener.message(response, self.endpoint),
             stop_reason=stop_reason(response, required=self._requires_finish_reason),
             usage=usage_of(response.usage),
         )
@@ -105,7 +115,7 @@ class PydanticAIModel:
         system = [InstructionPart(content=request.system)] if request.system else []
         return model_request_stream(
             self._model,
-            sent_messages(request.messages, self.provider),
+            sent_messages(request.messages, self.endpoint),
             model_settings=cast("ModelSettings", settings),
             model_request_parameters=ModelRequestParameters(
                 function_tools=tools, instruction_parts=system
@@ -150,7 +160,7 @@ class PydanticAIModel:
         self, message: str, *, reason: str, retry: Retry = Retry.NEVER, **facts: Fact
     ) -> ModelFailed:
         named: dict[str, Fact] = {
-            "provider": self._model.system,
-            "model": self._model.model_name,
+            "provider": self.provider,
+            "model": self.name,
         }
         return ModelFailed(message, reason=reason, retry=retry, **named, **facts)

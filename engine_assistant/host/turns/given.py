@@ -7,6 +7,7 @@ from engine_assistant import AsyncAssistant, Caller
 from engine_assistant.host.conversation import MAX_STEPS, System
 from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.model import Model
+from engine_assistant.host.observing import HostObserver
 from engine_assistant.host.registry import ToolRegistry
 from engine_assistant.host.turns.gate import Approvals, Ready, owner_within_a_day
 from engine_assistant.host.turns.writing import Batching
@@ -35,6 +36,7 @@ class Given:
         stale_after: seconds after which another run may take over from one that is silent.
         batching: how long deltas may be held back.
         show_reasoning: write the model's reasoning into the log, as far as its provider tells.
+        observer: looks on, at each turn, each request and each tool.
 
     Raises:
         ValueError: it can never work.
@@ -54,6 +56,7 @@ class Given:
     stale_after: float = 15.0
     batching: Batching = field(default_factory=Batching)
     show_reasoning: bool = False
+    observer: HostObserver | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would break every turn."""

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from engine_assistant.host.turns.given import Given
-from engine_assistant.host.turns.holding import LeaseLost, take
+from engine_assistant.host.turns.holding import Holding, LeaseLost, take
 from engine_assistant.host.turns.report import Ended, TurnReport
 from engine_assistant.host.turns.turn import Turn
+from engine_assistant.host.watching import watched_turn
 
 __all__ = ["AssistantHost"]
 
@@ -34,11 +35,18 @@ class AssistantHost(Given):
         ops = self.assistant.acting_as(self.caller)
         holding = await take(ops, thread_id, stale_after=self.stale_after)
         turn = Turn(self, holding)
-        try:
-            async with holding:
-                return await turn.run()
-        except (LeaseLost, BaseExceptionGroup):
-            # In a group it comes out of a tool whose own tasks were writing.
-            if not holding.lost:
-                raise
-            return turn.report(Ended.LOST)
+        with watched_turn(self.observer, tenant=self.caller.tenant, **holding.key) as watch:
+            report = await _run(turn, holding)
+            watch.ended, watch.error, watch.turn = report.ended.value, report.error, turn.number
+        return report
+
+
+async def _run(turn: Turn, holding: Holding) -> TurnReport:
+    try:
+        async with holding:
+            return await turn.run()
+    except (LeaseLost, BaseExceptionGroup):
+        # In a group it comes out of a tool whose own tasks were writing.
+        if not holding.lost:
+            raise
+        return turn.report(Ended.LOST)

@@ -52,7 +52,11 @@ _ENDED: Final = frozenset(CallState) - {*OPEN_CALLS, CallState.UNKNOWN}
 
 
 class Turn:
-    """One run of one turn, under a lease that is held."""
+    """One run of one turn, under a lease that is held.
+
+    Attributes:
+        number: which turn of its thread it is; None until that was read.
+    """
 
     def __init__(self, given: Given, holding: Holding) -> None:
         self._given = given
@@ -62,6 +66,7 @@ class Turn:
         self._recording: Recording | None = None
         self._steps = 0
         self._rested = False
+        self.number: int | None = None
 
     async def run(self) -> TurnReport:
         """Carry the turn on until it rests.
@@ -120,6 +125,7 @@ class Turn:
             thread = await self._holding.read(
                 partial(self._holding.ops.get_thread, thread_id=self._thread_id)
             )
+            self.number = thread.turn
             # It may have come to rest before this run came, which can only ask anew.
             self._rested = thread.turn_state is TurnState.AWAITING
             status = await self._converse(thread, await self._look(thread))
@@ -198,6 +204,7 @@ class Turn:
                 max_steps=max(1, given.max_steps - past.answers),
                 hooks=recording,
                 interrupt=self._holding.interrupt,
+                observer=given.observer,
                 resume=True,
             )
         )
