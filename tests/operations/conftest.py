@@ -1,6 +1,7 @@
 import pytest
 from sqlalchemy import Engine
 
+from tests.rig.remembered import play_on
 from tests.rig.stage import Play, Stage
 
 
@@ -11,4 +12,4 @@ def stage(engine: Engine) -> Stage:
 
 @pytest.fixture
 def play(stage: Stage) -> Play:
-    return stage.set()
+    return play_on(stage)

@@ -350,6 +350,22 @@ def test_a_run_takes_steering_messages_into_its_turn_in_order(stage: Stage) -> N
     assert list(stage.assistant.doctor()) == []
 
 
+@pytest.mark.guarantee("G-QUEUE-06", "G-QUEUE-07")
+def test_who_joined_a_message_that_a_run_took_in_keeps_the_place(stage: Stage) -> None:
+    """A run takes what steers, and not what merely wanted to be in one turn with it."""
+    run = stage.open_turn()
+    say(stage, run, "left", when_busy="steer")
+    say(stage, run, "with it", priority="next", coalesce=True)
+    say(stage, run, "later")
+    assert [event.text for event in stage.bot.take_inputs(**run).events] == ["left"]
+    say(stage, run, "and this", priority="next", coalesce=True)
+    assert waiting(stage, run) == ["with it", "and this", "later"]
+    finish_all(stage, run)
+    turns = [(1, "left"), (2, "with it"), (2, "and this"), (3, "later")]
+    assert said(stage, run)[1:] == turns
+    assert list(stage.assistant.doctor()) == []
+
+
 @pytest.mark.guarantee("G-QUEUE-07")
 def test_steering_that_comes_too_late_is_next(stage: Stage) -> None:
     run = stage.open_turn()

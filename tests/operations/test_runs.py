@@ -172,6 +172,21 @@ def test_whoever_ends_a_run_leaves_it_what_it_used_up(stage: Stage, reason: str)
         assert _run(stage.me, newer)["usage"] is None
 
 
+@pytest.mark.guarantee("G-RUN-02", "G-RUN-03")
+def test_a_run_that_was_asked_to_stop_keeps_what_it_has_and_may_still_be_done(stage: Stage) -> None:
+    run = stage.open_turn()
+    where = {"thread_id": str(run["thread_id"]), "fence": 1}
+    _append(stage, run, delta("a"), usage=EVERYTHING)
+    stage.me.interrupt_turn(thread_id=str(run["thread_id"]))
+    live = stage.me.get_run(**where)
+    assert (live.state, live.reason, live.interrupt_requested_at) == ("running", None, START)
+    assert live.usage == Usage.model_validate(EVERYTHING)
+    _append(stage, run, delta("b"), DONE)
+    ended = stage.me.get_run(**where)
+    assert (ended.state, ended.reason, ended.usage) == ("finished", "done", live.usage)
+    assert ended.interrupt_requested_at is None
+
+
 @pytest.mark.guarantee("G-RUN-03")
 def test_usage_is_kept_with_its_batch_or_not_at_all(stage: Stage) -> None:
     run = stage.open_turn()
@@ -305,8 +320,10 @@ def test_runs_are_shown_to_the_threads_readers_alone(play: Play) -> None:
             ops.get_run(**where, fence=1)
         with pytest.raises(NotFound):
             ops.list_runs(**where)
-    with pytest.raises(NotFound):
-        play.stage.me.get_run(**where, fence=9)
+    # A fence that nobody ever had, and one that was of another thread.
+    for nowhere in ({**where, "fence": 9}, {"thread_id": play.idle, "fence": 1}):
+        with pytest.raises(NotFound):
+            play.stage.me.get_run(**nowhere)
     assert play.stage.me.list_runs(thread_id=play.idle).items == ()
 
 

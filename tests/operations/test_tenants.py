@@ -16,6 +16,7 @@ from engine_assistant import (
     Raced,
     make_engine,
 )
+from tests.rig.remembered import play_on
 from tests.rig.stage import (
     CAROL,
     PERSON_OPERATIONS,
@@ -91,7 +92,7 @@ def test_a_stranger_of_the_same_tenant_learns_as_little(play: Play, name: str) -
 @pytest.fixture
 def postgres_play(postgres_url: str) -> Iterator[Play]:
     engine = make_engine(postgres_url)
-    yield Stage(engine).set()
+    yield play_on(Stage(engine))
     engine.dispose()
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, make_url
 
 from engine_assistant.testing import databases
 from engine_assistant.testing.postgres import PostgresServer
-from tests.rig import moves, pgbouncer
+from tests.rig import engines, moves, pgbouncer
 
 DATABASES = databases.KINDS
 
@@ -77,11 +77,19 @@ def migrated_file(assistant_sqlite_template: Path) -> Path:
     return assistant_sqlite_template
 
 
+@pytest.fixture(scope="session")
+def sqlite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the SQLite files of this xdist worker are, one test's after the other's."""
+    return tmp_path_factory.mktemp("sqlite-files")
+
+
 @pytest.fixture
-def sqlite_url(assistant_sqlite_url: str) -> Iterator[str]:
-    """A fresh migrated SQLite file."""
+def sqlite_url(migrated_file: Path, sqlite_folder: Path) -> Iterator[str]:
+    """A fresh migrated SQLite file, under the name that the one before had."""
     with moves.on("sqlite"):
-        yield assistant_sqlite_url
+        yield databases.sqlite_file(sqlite_folder / "test.db", migrated_file)
+    for left in sqlite_folder.glob("test.db*"):
+        left.unlink()
 
 
 @pytest.fixture
@@ -115,8 +123,6 @@ def async_database_url(database_url: str) -> str:
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     """An engine as the package makes it, on `database_url`; disposed after the test."""
-    from engine_assistant.engines import make_engine
-
-    made = make_engine(database_url)
-    yield made
-    made.dispose()
+    engine = engines.kept_engine(database_url)
+    yield engine
+    engine.dispose()

@@ -26,6 +26,7 @@ from engine_assistant.store import tables
 from engine_assistant.store.reads import row_of
 from engine_assistant.testing.polling import poll_until
 from engine_assistant.testing.races import Barrier, Signal
+from tests.rig.engines import kept_engine
 from tests.rig.races import PATIENCE, Worker, wait_until_blocked
 from tests.rig.sides import (
     ALICE,
@@ -105,10 +106,10 @@ class Arena:
     def __init__(self, url: str) -> None:
         self.url = sa.make_url(url)
         self.is_postgres = self.url.get_backend_name() == "postgresql"
-        self.engine = make_engine(self.url)
+        self.engine = kept_engine(self.url)
         # The second side waits for no lock on SQLite, and is not retried behind our back.
         patient = {} if self.is_postgres else {"timeout": "0"}
-        self.rival = make_engine(self.url.update_query_dict(patient))
+        self.rival = kept_engine(self.url.update_query_dict(patient))
         self.assistant = Assistant(self.engine, retry_for=0)
         # Looking takes no write lock, so it is possible while somebody holds it.
         self._eyes = self.engine.execution_options(**{BEGIN_OPTION: DEFERRED})
