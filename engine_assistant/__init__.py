@@ -38,7 +38,7 @@ from engine_assistant.model.limits import Limits
 from engine_assistant.model.manifest import Holder, Role
 from engine_assistant.model.observing import Observer, OperationBegun, OperationEnded
 from engine_assistant.model.permissions import AUDIT, RUN, USE
-from engine_assistant.model.service import Drained, Milestone, Runnable, Surveyed
+from engine_assistant.model.service import Backlog, Drained, Milestone, Runnable, Surveyed, Waiting
 from engine_assistant.model.views.archives import Imported, Refused
 from engine_assistant.operations.registry import OPERATIONS
 from engine_assistant.version import __version__
@@ -55,6 +55,7 @@ __all__ = [
     "AsyncAssistant",
     "AsyncBound",
     "AsyncOperations",
+    "Backlog",
     "Bound",
     "Caller",
     "Conflict",
@@ -81,6 +82,7 @@ __all__ = [
     "Surveyed",
     "Unavailable",
     "ValidationFailed",
+    "Waiting",
     "__version__",
     "approval_digest",
     "arguments_digest",

@@ -1,7 +1,7 @@
 """The asynchronous front door: the same bodies, run by `AsyncConnection.run_sync`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Self, TypeVar
 
@@ -11,13 +11,13 @@ from engine_assistant import migrate
 from engine_assistant.assistant.async_archives import AsyncArchives
 from engine_assistant.assistant.async_verbs import AsyncOperations
 from engine_assistant.assistant.bound import AsyncBound
+from engine_assistant.assistant.oversight import AsyncOversight
 from engine_assistant.assistant.relay import AsyncHandler, Drain
 from engine_assistant.assistant.settings import (
     Mode,
     Patience,
     Settings,
     mode_of,
-    reading_mode,
     refuse_other_kind,
 )
 from engine_assistant.context import Caller, Clock, Emit, refuse_no_caller
@@ -27,10 +27,9 @@ from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.observing import Observer
-from engine_assistant.model.service import Drained, Runnable, Surveyed
+from engine_assistant.model.service import Drained
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
-from engine_assistant.store.survey import Survey
 
 __all__ = ["AsyncAssistant"]
 
@@ -39,7 +38,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-class AsyncAssistant(AsyncArchives):
+class AsyncAssistant(AsyncArchives, AsyncOversight):
     """`Assistant`, awaited. It works from any event loop that its engine works from."""
 
     def __init__(
@@ -130,33 +129,6 @@ class AsyncAssistant(AsyncArchives):
             except Raced as error:
                 pause = patience.pause(error)
             await asyncio.sleep(pause)
-
-    async def list_runnable(
-        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
-    ) -> list[Runnable]:
-        """See `Assistant.list_runnable`."""
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated():
-            async with engine.connect() as connection:
-                return await connection.run_sync(self._settings.runnable, limit, exclude)
-
-    async def survey(
-        self,
-        *,
-        tenant: str | None = None,
-        thread_id: str | None = None,
-        unrested: bool = False,
-        limit: int = 100,
-        after: tuple[str, str] | None = None,
-    ) -> list[Surveyed]:
-        """See `Assistant.survey`."""
-        asked = Survey(
-            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
-        )
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated():
-            async with engine.connect() as connection:
-                return await connection.run_sync(self._settings.survey, asked)
 
     async def drain_outbox(self, handler: AsyncHandler, limit: int = 100) -> Drained:
         """See `Assistant.drain_outbox`; the handler is awaited."""

@@ -24,9 +24,10 @@ from engine_assistant.model.errors import (
 from engine_assistant.model.fields import Id
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.observing import Observer
-from engine_assistant.model.service import Runnable, Surveyed
+from engine_assistant.model.service import Backlog, Runnable, Surveyed
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.alone import alone
+from engine_assistant.store.backlog import backlog
 from engine_assistant.store.database import Database
 from engine_assistant.store.runnable import runnable
 from engine_assistant.store.survey import Survey, survey
@@ -131,6 +132,10 @@ class Settings:
         rows = survey(Database(connection, "", schema=self.schema), asked)
         names = tuple(Surveyed.model_fields)
         return [Surveyed(**{name: getattr(row, name) for name in names}) for row in rows]
+
+    def backlog(self, connection: sa.Connection) -> Backlog:
+        """Return what waits for somebody, of every tenant."""
+        return backlog(Database(connection, "", schema=self.schema, clock=self.clock))
 
     def check_limit(self, limit: int) -> None:
         """Refuse a number of rows that no page may have.

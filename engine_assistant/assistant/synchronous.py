@@ -1,7 +1,7 @@
 """The synchronous front door."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from engine_assistant import migrate
 from engine_assistant.assistant.archives import Archives
 from engine_assistant.assistant.bound import Bound
+from engine_assistant.assistant.oversight import Oversight
 from engine_assistant.assistant.relay import Drain, Handler
 from engine_assistant.assistant.settings import (
     Mode,
     Patience,
     Settings,
     mode_of,
-    reading_mode,
     refuse_other_kind,
 )
 from engine_assistant.assistant.verbs import Operations
@@ -27,10 +27,9 @@ from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import Raced
 from engine_assistant.model.limits import LIMITS, Limits
 from engine_assistant.model.observing import Observer
-from engine_assistant.model.service import Drained, Runnable, Surveyed
+from engine_assistant.model.service import Drained
 from engine_assistant.operations.operation import Operation
 from engine_assistant.store.faults import translated
-from engine_assistant.store.survey import Survey
 
 __all__ = ["Assistant"]
 
@@ -39,7 +38,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-class Assistant(Archives):
+class Assistant(Archives, Oversight):
     """The engine over one database.
 
     Two doors to teach: `acting_as` (each call is its own transaction) and `bind` (calls join the
@@ -165,50 +164,6 @@ class Assistant(Archives):
             except Raced as error:
                 pause = patience.pause(error)
             time.sleep(pause)
-
-    def list_runnable(
-        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
-    ) -> list[Runnable]:
-        """Return threads of every tenant that a run should pick up.
-
-        These are open turns without a live lease, and waiting turns in which nothing unlapsed
-        waits. The oldest of every tenant comes first, then the second of every tenant, and on. It
-        asks for no caller: it is for the host's own process, never for a person.
-
-        Args:
-            limit: how many at most, 1 to 1,000.
-            exclude: (tenant, thread id) pairs to leave out, 1,000 at most.
-        """
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated(), engine.connect() as connection:
-            return self._settings.runnable(connection, limit, exclude)
-
-    def survey(
-        self,
-        *,
-        tenant: str | None = None,
-        thread_id: str | None = None,
-        unrested: bool = False,
-        limit: int = 100,
-        after: tuple[str, str] | None = None,
-    ) -> list[Surveyed]:
-        """Return threads of every tenant with their leases, in the order of (tenant, id).
-
-        It asks for no caller: it is for whoever operates the database, never for a person.
-
-        Args:
-            tenant: only of this one.
-            thread_id: only with this id.
-            unrested: only those whose turn is not idle.
-            limit: how many at most, 1 to 1,000.
-            after: the (tenant, id) of the last one seen.
-        """
-        asked = Survey(
-            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
-        )
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated(), engine.connect() as connection:
-            return self._settings.survey(connection, asked)
 
     def drain_outbox(self, handler: Handler, limit: int = 100) -> Drained:
         """Hand waiting milestones to `handler`, oldest threads first, and forget them.

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Self
 
 from engine_assistant.model.fields import Json, Time
 from engine_assistant.model.rows import MilestoneRow
 from engine_assistant.model.views import Thread, View
 
-__all__ = ["Drained", "Failure", "Milestone", "Runnable", "Surveyed"]
+__all__ = ["Backlog", "Drained", "Failure", "Milestone", "Runnable", "Surveyed", "Waiting"]
 
 
 class Runnable(View):
@@ -29,6 +30,31 @@ class Surveyed(Thread):
     fence: int
     lease_until: Time | None
     next_deadline: Time | None
+
+
+class Waiting(View):
+    """How many of something wait, since when the oldest does, and for how many seconds."""
+
+    count: int
+    since: Time | None
+    age: float
+
+    @classmethod
+    def of(cls, count: int, since: datetime | None, now: datetime) -> Self:
+        """Count the seconds; none where nothing waits."""
+        age = 0.0 if since is None else max(0.0, (now - since).total_seconds())
+        return cls(count=count, since=since, age=age)
+
+
+class Backlog(View):
+    """What waits for somebody, of every tenant.
+
+    `approvals` are calls that were asked about and not decided, and may still be; `milestones` are
+    those in our outbox that no relay has handed out.
+    """
+
+    approvals: Waiting
+    milestones: Waiting
 
 
 class Milestone(View):

@@ -12,7 +12,8 @@ except ModuleNotFoundError as missing:
         "this needs an extra: pip install 'engine-assistant[otel]'", name=missing.name
     ) from None
 
+from engine_assistant.telemetry.backlog import observe_backlog
 from engine_assistant.telemetry.host import observe_host
 from engine_assistant.telemetry.operations import observe
 
-__all__ = ["observe", "observe_host"]
+__all__ = ["observe", "observe_backlog", "observe_host"]

@@ -1,0 +1,117 @@
+"""What the platform's own processes see, across tenants, through either front door.
+
+Nobody is asked who calls: it is for whoever runs hosts and operates the database, never for a
+person.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from engine_assistant.assistant.settings import Mode, Settings, reading_mode
+from engine_assistant.model.service import Backlog, Runnable, Surveyed
+from engine_assistant.store.faults import translated
+from engine_assistant.store.survey import Survey
+
+__all__ = ["AsyncOversight", "Oversight"]
+
+
+class Oversight:
+    """What is to be done, who does it, and what waits."""
+
+    engine: sa.Engine
+    _engines: Mapping[Mode, sa.Engine]
+    _settings: Settings
+
+    def list_runnable(
+        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
+    ) -> list[Runnable]:
+        """Return threads of every tenant that a run should pick up.
+
+        These are open turns without a live lease, and waiting turns in which nothing unlapsed
+        waits. The oldest of every tenant comes first, then the second of every tenant, and on.
+
+        Args:
+            limit: how many at most, 1 to 1,000.
+            exclude: (tenant, thread id) pairs to leave out, 1,000 at most.
+        """
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated(), engine.connect() as connection:
+            return self._settings.runnable(connection, limit, exclude)
+
+    def survey(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        unrested: bool = False,
+        limit: int = 100,
+        after: tuple[str, str] | None = None,
+    ) -> list[Surveyed]:
+        """Return threads of every tenant with their leases, in the order of (tenant, id).
+
+        Args:
+            tenant: only of this one.
+            thread_id: only with this id.
+            unrested: only those whose turn is not idle.
+            limit: how many at most, 1 to 1,000.
+            after: the (tenant, id) of the last one seen.
+        """
+        asked = Survey(
+            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
+        )
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated(), engine.connect() as connection:
+            return self._settings.survey(connection, asked)
+
+    def backlog(self) -> Backlog:
+        """Return how much waits, of every tenant, and since when: for people, and for the relay.
+
+        It reads what waits and nothing else.
+        """
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated(), engine.connect() as connection:
+            return self._settings.backlog(connection)
+
+
+class AsyncOversight:
+    """`Oversight`, awaited."""
+
+    engine: AsyncEngine
+    _engines: Mapping[Mode, AsyncEngine]
+    _settings: Settings
+
+    async def list_runnable(
+        self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
+    ) -> list[Runnable]:
+        """See `Oversight.list_runnable`."""
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated():
+            async with engine.connect() as connection:
+                return await connection.run_sync(self._settings.runnable, limit, exclude)
+
+    async def survey(
+        self,
+        *,
+        tenant: str | None = None,
+        thread_id: str | None = None,
+        unrested: bool = False,
+        limit: int = 100,
+        after: tuple[str, str] | None = None,
+    ) -> list[Surveyed]:
+        """See `Oversight.survey`."""
+        asked = Survey(
+            tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
+        )
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated():
+            async with engine.connect() as connection:
+                return await connection.run_sync(self._settings.survey, asked)
+
+    async def backlog(self) -> Backlog:
+        """See `Oversight.backlog`."""
+        engine = self._engines[reading_mode(self.engine.dialect.name)]
+        with translated():
+            async with engine.connect() as connection:
+                return await connection.run_sync(self._settings.backlog)
