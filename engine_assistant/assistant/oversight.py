@@ -1,8 +1,4 @@
-"""What the platform's own processes see, across tenants, through either front door.
-
-Nobody is asked who calls: it is for whoever runs hosts and operates the database, never for a
-person.
-"""
+"""What the platform's own processes see, across tenants, through either front door."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +14,11 @@ __all__ = ["AsyncOversight", "Oversight"]
 
 
 class Oversight:
-    """What is to be done, who does it, and what waits."""
+    """What is to be done, who does it, and what waits.
+
+    It asks for no caller: it is for whoever runs hosts and operates the database, never for a
+    person.
+    """
 
     engine: sa.Engine
     _engines: Mapping[Mode, sa.Engine]
@@ -68,7 +68,7 @@ class Oversight:
     def backlog(self) -> Backlog:
         """Return how much waits, of every tenant, and since when: for people, and for the relay.
 
-        It reads what waits and nothing else.
+        It reads open calls and the outbox, and nothing that is over.
         """
         engine = self._engines[reading_mode(self.engine.dialect.name)]
         with translated(), engine.connect() as connection:

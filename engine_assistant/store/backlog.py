@@ -1,6 +1,6 @@
 """What waits for somebody, across tenants: for people, and for the relay.
 
-Only what waits is read. Open calls have a partial index, and the outbox holds nothing else.
+Nothing is read that is over: open calls have a partial index, and the outbox holds what waits.
 """
 
 from datetime import datetime

@@ -113,7 +113,7 @@ def _crowd(engine: sa.Engine, thread_id: str) -> None:
 
 
 @pytest.mark.guarantee("G-OTEL-09")
-def test_what_does_not_wait_is_not_read(stage: Stage) -> None:
+def test_what_is_over_is_not_read(stage: Stage) -> None:
     run = asked_one_after_the_other(stage, "one")
     _crowd(stage.engine, str(run["thread_id"]))
     waiting = CALLS // EVERY + 1
