@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -18,11 +20,14 @@ from engine_assistant import (
     Caller,
     Conflict,
     ConflictReason,
+    Internal,
+    NotFound,
     Raced,
     ValidationFailed,
     make_engine,
 )
 from engine_assistant.testing.races import Barrier
+from tests.guest.test_faults_everywhere import Observer, failing
 from tests.rig.archives import archive_of, contents, keeper, line_of, sealed, value_of
 from tests.rig.duels import Arena
 from tests.rig.races import PATIENCE, Worker, wait_until_blocked
@@ -129,6 +134,46 @@ def test_another_archive_of_the_same_thread_comes_too_late(arena: Arena, archive
         _race(arena, _import(archive), _import(other))
     assert refused.value.reason is ConflictReason.THREAD_EXISTS
     assert len(contents(arena.engine)["assistant_threads"]) == 1
+
+
+@pytest.mark.guarantee("G-ARCH-24")
+def test_nobody_meets_a_thread_that_is_not_whole_yet(arena: Arena, archive: bytes) -> None:
+    """Until its import is committed there is nothing to read, to send to, or to wait for."""
+    thread_id = value_of(archive.splitlines()[0])["thread"]["id"]
+    me = Assistant(arena.rival, retry_for=0).acting_as(ALICE)
+    send = partial(me.send_message, thread_id=thread_id, text="And order 8?")
+    with _stopped(arena, _import(archive), keep=True):
+        for reads in (me.get_thread, me.read_events, me.history, me.list_inputs):
+            with pytest.raises(NotFound):
+                reads(thread_id=thread_id)
+        assert me.list_threads().items == ()
+        # On SQLite whoever writes waits for the file, whatever it is about.
+        with pytest.raises(NotFound if arena.is_postgres else Raced):
+            send()
+    assert send().turn == 2
+
+
+@pytest.mark.guarantee("G-ARCH-24", "G-FAULT-06")
+def test_a_fault_at_any_statement_of_an_import_keeps_nothing(
+    database_url: str, archive: bytes
+) -> None:
+    engine, observer = make_engine(database_url), Observer(database_url)
+    assistant = Assistant(engine, retry_for=0)
+    before = observer.kept()
+    for at in count(1):
+        try:
+            with failing(engine, at, "statement", observer):
+                made = assistant.import_thread(keeper(), [archive])
+        except Internal:
+            assert observer.kept() == before, at
+            observer.assert_free()
+        else:
+            break
+    # As many as there are to write and to examine; then none is left to fail.
+    assert at > 10
+    assert made.created
+    observer.close()
+    engine.dispose()
 
 
 @pytest.mark.guarantee("G-ARCH-10")

@@ -10,6 +10,7 @@ from engine_assistant.store import tables
 from engine_assistant.store.tables import METADATA
 from tests.rig.archives import archive_of, contents, is_settled, keeper, value_of
 from tests.rig.record import TENANT, Record
+from tests.rig.stage import Stage, delta
 
 
 def _archives(record: Record, *, settled: bool) -> dict[str, bytes]:
@@ -105,6 +106,25 @@ def test_rows_are_stored_as_they_were(sqlite_record: Record, target: Assistant) 
         name = section.table.name
         mine = [row for row in before[name] if row[1] in moved]
         assert after[name] == mine, name
+
+
+@pytest.mark.guarantee("G-ARCH-03", "G-OPS-19")
+def test_events_that_only_a_newer_release_knows_travel_as_they_are(engine: sa.Engine) -> None:
+    stage = Stage(engine)
+    run = stage.open_turn()
+    thread_id = str(run["thread_id"])
+    stage.append(run, delta("how do I feel?"))
+    mood = {"type": "mood", "body": '{"level":3,"type":"mood"}'}
+    with engine.begin() as connection:
+        connection.execute(sa.update(tables.events).where(tables.events.c.seq == 3).values(mood))
+    stage.rest(run)
+    archive = archive_of(stage.assistant, thread_id)
+    assert b'"type":"mood"' in archive
+    there = keeper("elsewhere")
+    assert stage.assistant.import_thread(there, [archive]).events == 4
+    assert archive_of(stage.assistant, thread_id, there.tenant) == archive
+    told = stage.assistant.acting_as(there).read_events(thread_id=thread_id).events
+    assert told == stage.me.read_events(thread_id=thread_id).events
 
 
 @pytest.mark.guarantee("G-ARCH-07")

@@ -36,6 +36,7 @@ class Stage:
     thread: str
     fence: int
     digest: str
+    waits: str = ""
 
     @property
     def run(self) -> dict[str, object]:
@@ -107,6 +108,15 @@ def _kept(me: Operations, bot: Operations) -> Stage:
     return stage
 
 
+def _lined_up(me: Operations, bot: Operations) -> Stage:
+    """A turn that is run, which one message steers and behind which another waits."""
+    stage = _proposed(me, bot)
+    how = {"thread_id": stage.thread, "text": SECRET}
+    me.send_message(**how, when_busy="steer")
+    waits = me.send_message(**how, when_busy="queue").input_id
+    return Stage(stage.thread, stage.fence, "", waits)
+
+
 def _idle(me: Operations, bot: Operations) -> Stage:
     """A thread in which nothing was said."""
     return Stage(me.create_thread().id, 0, "")
@@ -134,6 +144,29 @@ WRITES: dict[str, tuple[Callable[[Operations, Operations], Stage], Write]] = {
         lambda me, _, s: me.send_message(
             thread_id=s.thread, text=SECRET, key="k", supersede_approvals=True
         ),
+    ),
+    "wait in line": (
+        _proposed,
+        lambda me, _, s: me.send_message(
+            thread_id=s.thread, text=SECRET, key="k", when_busy="queue"
+        ),
+    ),
+    "edit": (
+        _lined_up,
+        lambda me, _, s: me.edit_input(thread_id=s.thread, input_id=s.waits, text="other"),
+    ),
+    "take back": (
+        _lined_up,
+        lambda me, _, s: me.cancel_input(thread_id=s.thread, input_id=s.waits),
+    ),
+    "take in": (_lined_up, lambda _, bot, s: bot.take_inputs(**s.run)),
+    "open the next": (
+        _lined_up,
+        lambda _, bot, s: bot.append_events(**s.run, events=DONE[1:], batch=1),
+    ),
+    "abandon": (
+        _lined_up,
+        lambda _, bot, s: bot.abandon_turn(thread_id=s.thread, reason=SECRET, fence=s.fence),
     ),
     "interrupt": (_waiting, lambda me, _, s: me.interrupt_turn(thread_id=s.thread)),
     "close": (_claimed, lambda me, _, s: me.close_thread(thread_id=s.thread)),
@@ -208,7 +241,10 @@ WRITES: dict[str, tuple[Callable[[Operations, Operations], Stage], Write]] = {
     "register a file": (_idle, lambda _, bot, s: bot.register_file(thread_id=s.thread, **FILE)),
 }
 
-BY_A_PERSON = {"approve", "close", "create a thread", "interrupt", "resolve", "send", "supersede"}
+BY_A_PERSON = {
+    *("approve", "close", "create a thread", "edit", "interrupt", "resolve", "send", "supersede"),
+    *("take back", "wait in line"),
+}
 
 
 class ProgramFailed(Exception):

@@ -152,6 +152,31 @@ def test_the_log_is_not_touched_and_keys_answer_as_before(stage: Stage) -> None:
     assert list(stage.assistant.doctor()) == []
 
 
+@pytest.mark.guarantee("G-QUEUE-02", "G-HIST-10", "G-HIST-11")
+def test_what_waits_is_in_no_history_and_makes_no_summary_stale(stage: Stage) -> None:
+    """And what was said can be summarised before any run has taken its turn."""
+    run = stage.open_turn(text="one")
+    thread_id = str(run["thread_id"])
+    stage.append(run, delta("uno"), {"type": "step-finish"})  # 3, 4
+    told = stage.bot.history(thread_id=thread_id)
+    sent = {"thread_id": thread_id, "text": "two", "key": "k", "when_busy": "queue"}
+    stage.me.send_message(**sent)
+    stage.me.send_message(thread_id=thread_id, text="three", when_busy="queue")
+    assert stage.bot.history(thread_id=thread_id) == told
+    _compact(stage, thread_id, 1, 4, expected_head=told.head_seq)
+    stage.rest(run)  # 5, and 6, 7: "two" opens
+    assert _told(stage, thread_id) == ["summary They talked.", "user two"]
+    _compact(stage, thread_id, 1, 7, summary="Two, too.")
+    run = stage.take(thread_id)
+    stage.append(run, delta("due"))
+    assert _told(stage, thread_id) == ["summary Two, too.", "assistant due()"]
+    again = stage.me.send_message(**sent)
+    assert (again.state, again.turn, again.first_seq) == ("opened", 2, 6)
+    stage.rest(run)
+    assert _told(stage, thread_id)[2:] == ["user three"]
+    assert list(stage.assistant.doctor()) == []
+
+
 @pytest.mark.guarantee("G-HIST-12")
 def test_a_later_summary_covers_earlier_ones_wholly_or_not_at_all(stage: Stage) -> None:
     thread_id = _talk(stage)

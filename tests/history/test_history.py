@@ -1,12 +1,13 @@
 """What `history` answers: to whom, of what moment, and within which budget."""
 
 import pytest
+import sqlalchemy as sa
 
-from engine_assistant import NotFound
+from engine_assistant import Assistant, NotFound, make_engine
 from engine_assistant.model.views.history import History, HistoryMessage
 from tests.rig.chats import refused as refused_by_providers
 from tests.rig.logs import brief
-from tests.rig.stage import AUDITOR, BOB, TWIN, Stage, Values, delta, dump, propose
+from tests.rig.stage import ALICE, AUDITOR, BOB, TWIN, Stage, Values, delta, dump, propose
 
 STEP = {"type": "step-start"}
 
@@ -76,6 +77,35 @@ def test_owner_auditor_and_run_read_it_and_nobody_else(stage: Stage) -> None:
             with pytest.raises(NotFound):
                 getattr(stage.assistant.acting_as(stranger), reading)(thread_id=thread_id)
     assert dump(stage.engine) == before
+
+
+@pytest.mark.guarantee("G-HIST-01", "G-HIST-08")
+def test_a_history_is_of_one_moment(stage: Stage) -> None:
+    """Between its first statement and its second, a run goes on and all of it is summarised."""
+    run = _talk(stage)
+    thread_id = str(run["thread_id"])
+    before = stage.me.history(thread_id=thread_id)
+    reader = make_engine(stage.engine.url)
+    asked: list[str] = []
+
+    def meanwhile(_c: object, _u: object, statement: str, *_rest: object) -> None:
+        asked.extend([statement] if statement.startswith("SELECT") else [])
+        if len(asked) == 2:
+            stage.append(run, delta("Because."), {"type": "step-finish"})
+            stage.bot.compact(
+                thread_id=thread_id,
+                from_seq=1,
+                to_seq=before.head_seq + 2,
+                summary="They talked.",
+                expected_head=before.head_seq + 2,
+            )
+
+    sa.event.listen(reader, "before_cursor_execute", meanwhile)
+    told = Assistant(reader).acting_as(ALICE).history(thread_id=thread_id)
+    reader.dispose()
+    assert len(asked) > 1
+    assert told == before
+    assert brief(stage.me.history(thread_id=thread_id).messages) == ["summary They talked."]
 
 
 @pytest.mark.guarantee("G-HIST-02")

@@ -1,6 +1,6 @@
-"""One decision, one claim, and only what was decided runs: R13, R14, R16 to R18, R23, R59.
+"""One decision, one claim, and only what was decided runs.
 
-R16 and R23, where the expiry passes during the wait, are in test_clock.py.
+Where the expiry passes during the wait: test_clock.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,14 +36,13 @@ from tests.rig.sides import (
     failure,
     finish,
     output,
+    proposal,
 )
 
 
 @pytest.mark.guarantee("G-RACE-21")
 @pytest.mark.parametrize("approved", [True, False], ids=["approve-first", "deny-first"])
-def test_r13_one_decision_wins_and_the_other_is_told(
-    arena: Arena, stop: Stop, approved: bool
-) -> None:
+def test_one_decision_wins_and_the_other_is_told(arena: Arena, stop: Stop, approved: bool) -> None:
     """Approve and deny are pressed in two tabs at once: the loser learns what was decided."""
     scene = arena.waiting()
     ahead, behind = arena.race(
@@ -59,7 +58,7 @@ def test_r13_one_decision_wins_and_the_other_is_told(
 
 
 @pytest.mark.guarantee("G-RACE-21")
-def test_r13_of_many_decisions_at_once_one_is_recorded(arena: Arena) -> None:
+def test_of_many_decisions_at_once_one_is_recorded(arena: Arena) -> None:
     """Eight threads decide one call at the same moment, half each way: one is recorded."""
     scene = arena.waiting()
     barrier = Barrier(8)
@@ -105,7 +104,7 @@ def strict(request: pytest.FixtureRequest, postgres_arena: Arena) -> Iterator[sa
 
 
 @pytest.mark.guarantee("G-RACE-22")
-def test_r14_in_a_stricter_isolation_the_loser_is_told_that_it_raced(
+def test_in_a_stricter_isolation_the_loser_is_told_that_it_raced(
     postgres_arena: Arena, strict: sa.Engine
 ) -> None:
     """Both decide in one snapshot, where the loser sees no other row: it is `Raced`, once."""
@@ -121,7 +120,7 @@ def test_r14_in_a_stricter_isolation_the_loser_is_told_that_it_raced(
 
 @pytest.mark.guarantee("G-RACE-22")
 @pytest.mark.parametrize("door", ["acting_as", "transact"])
-def test_r14_a_serialization_failure_is_retried_into_the_right_refusal(
+def test_a_serialization_failure_is_retried_into_the_right_refusal(
     postgres_arena: Arena, strict: sa.Engine, door: str
 ) -> None:
     """The same through the doors that retry: the loser is told what was decided."""
@@ -157,7 +156,7 @@ def test_r14_a_serialization_failure_is_retried_into_the_right_refusal(
 
 
 @pytest.mark.guarantee("G-RACE-23")
-def test_r17_no_output_of_a_call_that_was_just_gated(arena: Arena, stop: Stop) -> None:
+def test_no_output_of_a_call_that_was_just_gated(arena: Arena, stop: Stop) -> None:
     """One writer of a run asks for approval while another brings the output: it is required."""
     scene = arena.proposed()
     _, behind = arena.race(ask(scene), append(scene, output()), stop=stop)
@@ -167,7 +166,7 @@ def test_r17_no_output_of_a_call_that_was_just_gated(arena: Arena, stop: Stop) -
 
 
 @pytest.mark.guarantee("G-RACE-23")
-def test_r17_nobody_is_asked_about_a_call_that_just_ended(arena: Arena, stop: Stop) -> None:
+def test_nobody_is_asked_about_a_call_that_just_ended(arena: Arena, stop: Stop) -> None:
     """One writer of a run brings the output while another asks for approval: it is done."""
     scene = arena.proposed()
     _, behind = arena.race(append(scene, output()), ask(scene), stop=stop)
@@ -177,7 +176,7 @@ def test_r17_nobody_is_asked_about_a_call_that_just_ended(arena: Arena, stop: St
 
 
 @pytest.mark.guarantee("G-RACE-23")
-def test_r18_a_call_that_just_failed_is_not_claimed(arena: Arena, stop: Stop) -> None:
+def test_a_call_that_just_failed_is_not_claimed(arena: Arena, stop: Stop) -> None:
     """One writer of a run gives the call up while another claims it: the tool does not run."""
     scene = arena.approved()
     _, behind = arena.race(append(scene, failure()), claim(scene), stop=stop)
@@ -187,7 +186,7 @@ def test_r18_a_call_that_just_failed_is_not_claimed(arena: Arena, stop: Stop) ->
 
 
 @pytest.mark.guarantee("G-RACE-23")
-def test_r18_an_error_after_the_claim_stands_after_the_claim(arena: Arena, stop: Stop) -> None:
+def test_an_error_after_the_claim_stands_after_the_claim(arena: Arena, stop: Stop) -> None:
     """One writer of a run claims while another brings an error: the claim stays in the record."""
     scene = arena.approved()
     _, behind = arena.race(claim(scene), append(scene, failure()), stop=stop)
@@ -195,6 +194,40 @@ def test_r18_an_error_after_the_claim_stands_after_the_claim(arena: Arena, stop:
     call = arena.call(scene)
     assert (call.state, call.claimed_fence) == (CallState.FAILED, scene.fence)
     assert arena.log(scene.thread_id)[-2:] == ["execution-claimed", "tool-error"]
+
+
+@pytest.mark.guarantee("G-RACE-20", "G-RACE-23")
+def test_a_call_that_was_just_asked_about_again_is_not_claimed(arena: Arena, stop: Stop) -> None:
+    """One writer of a run asks anew while another claims by the old answer: nothing runs."""
+    scene = arena.approved()
+    _, behind = arena.race(ask(scene, reissue=True), claim(scene), stop=stop)
+    behind.refused(ConflictReason.APPROVAL_REQUIRED)
+    assert arena.call(scene).state is CallState.AWAITING
+    assert "execution-claimed" not in arena.log(scene.thread_id)
+
+
+@pytest.mark.guarantee("G-RACE-23")
+def test_nobody_is_asked_again_about_a_call_that_was_just_claimed(arena: Arena, stop: Stop) -> None:
+    scene = arena.approved()
+    _, behind = arena.race(claim(scene), ask(scene, reissue=True), stop=stop)
+    behind.refused(ConflictReason.CALL_STATE)
+    assert arena.call(scene).state is CallState.EXECUTING
+    assert arena.log(scene.thread_id)[-1] == "execution-claimed"
+
+
+@pytest.mark.guarantee("G-RACE-20", "G-RACE-23")
+@pytest.mark.parametrize("first", ["answer", "proposal"])
+def test_an_answer_is_for_the_input_that_was_shown_whatever_is_proposed_meanwhile(
+    arena: Arena, stop: Stop, first: str
+) -> None:
+    """The model proposes the call with another input at that moment: the gate does not move."""
+    scene = arena.asked()
+    sides: list[Side[object]] = [decide(scene), append(scene, proposal("c1", {"order": 2}))]
+    ahead, behind = arena.race(*(sides if first == "answer" else sides[::-1]), stop=stop)
+    answer, proposed = (ahead, behind) if first == "answer" else (behind, ahead)
+    assert answer.error is None
+    proposed.refused(ConflictReason.CALL_STATE)
+    assert arena.does(claim(scene)).claimed_fence == scene.fence
 
 
 # ---------------------------------------------------------------- permissions
@@ -212,7 +245,7 @@ class Revocable:
 
 @pytest.mark.guarantee("G-RACE-24")
 @pytest.mark.parametrize("who", ["person", "run"])
-def test_r59_a_revocation_during_the_wait_counts_from_the_next_transaction_on(
+def test_a_revocation_during_the_wait_counts_from_the_next_transaction_on(
     arena: Arena, who: str
 ) -> None:
     """The permission is held when asked and revoked while the operation waits for its lock.
@@ -242,9 +275,7 @@ def test_r59_a_revocation_during_the_wait_counts_from_the_next_transaction_on(
 
 
 @pytest.mark.guarantee("G-RACE-24")
-def test_r59_a_retry_asks_for_the_permission_again(
-    postgres_arena: Arena, strict: sa.Engine
-) -> None:
+def test_a_retry_asks_for_the_permission_again(postgres_arena: Arena, strict: sa.Engine) -> None:
     """The permission is revoked while a transaction waits that will fail to serialize: denied."""
     arena = postgres_arena
     scene = arena.waiting()

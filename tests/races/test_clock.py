@@ -1,4 +1,4 @@
-"""The clock is read after the lock: R16 and R23, and leases that are taken or renewed.
+"""The clock is read after the lock: what runs out meanwhile, what is renewed.
 
 Each waiter stands behind a transaction that rolls back. Then the row it waited for is the row it
 saw, nothing is judged a second time, and a clock read before the wait would go unnoticed.
@@ -6,6 +6,7 @@ saw, nothing is judged a second time, and a clock read before the wait would go 
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from engine_assistant import ConflictReason, make_engine
 from engine_assistant.model.machines import CallState
 from engine_assistant.model.times import from_text, truncated
-from tests.rig.duels import Arena, Outcome
+from tests.rig.duels import Arena, Outcome, Stop
 from tests.rig.sides import (
     ROBOT,
     Scene,
@@ -51,7 +52,7 @@ def wait_through(
 
 
 @pytest.mark.guarantee("G-RACE-25")
-def test_r16_nothing_is_approved_by_the_clock_of_before_the_wait(arena: Arena) -> None:
+def test_nothing_is_approved_by_the_clock_of_before_the_wait(arena: Arena) -> None:
     """The card runs out while the answer waits for the lock: expired."""
     for seconds in TIMES:
         scene = arena.waiting(expires_in=seconds)
@@ -65,7 +66,7 @@ def test_r16_nothing_is_approved_by_the_clock_of_before_the_wait(arena: Arena) -
 
 
 @pytest.mark.guarantee("G-RACE-25")
-def test_r23_nothing_is_claimed_by_the_clock_of_before_the_wait(arena: Arena) -> None:
+def test_nothing_is_claimed_by_the_clock_of_before_the_wait(arena: Arena) -> None:
     """The approval runs out while the claim waits for the lock: expired, and nothing runs."""
     for seconds in TIMES:
         scene = arena.approved(expires_in=seconds)
@@ -76,6 +77,25 @@ def test_r23_nothing_is_claimed_by_the_clock_of_before_the_wait(arena: Arena) ->
     outcome.refused(ConflictReason.APPROVAL_EXPIRED)
     assert arena.call(scene).state is CallState.APPROVED
     assert "execution-claimed" not in arena.log(scene.thread_id)
+
+
+@pytest.mark.guarantee("G-RACE-25")
+def test_what_was_claimed_in_time_is_not_closed_when_the_time_is_over(arena: Arena) -> None:
+    """The approval runs out while somebody who would expire it waits for the claim: it executes."""
+    for seconds in TIMES:
+        scene = arena.approved(expires_in=seconds)
+        deadline = from_text(scene.expires_at)
+        ahead, behind = arena.race(
+            claim(scene),
+            acquire(scene.thread_id, scene.run_id, scene.fence),
+            stop=Stop.WRITTEN,
+            meanwhile=partial(arena.wait_past, deadline),
+        )
+        if ahead.error is None:
+            break
+    assert (ahead.error, behind.error) == (None, None)
+    assert arena.call(scene).state is CallState.EXECUTING
+    assert arena.log(scene.thread_id)[-1] == "execution-claimed"
 
 
 @pytest.mark.guarantee("G-RACE-25")

@@ -1,4 +1,4 @@
-"""Who holds the lease is judged under the thread's lock: R07 to R12, R19, R22."""
+"""Who holds the lease is judged under the thread's lock."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,7 +31,7 @@ FOLDED = (words("a call"), proposal("c2"))
 
 @pytest.mark.guarantee("G-RACE-07")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r07_a_replaced_run_that_was_about_to_write_is_refused(
+def test_a_replaced_run_that_was_about_to_write_is_refused(
     arena: Arena, stop: Stop, events: tuple[Fields, ...]
 ) -> None:
     """Run B takes over while run A is about to append: A waits, and is fenced."""
@@ -46,7 +46,7 @@ def test_r07_a_replaced_run_that_was_about_to_write_is_refused(
 
 @pytest.mark.guarantee("G-RACE-07")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r07_a_takeover_waits_for_the_write_and_finds_its_writer_alive(
+def test_a_takeover_waits_for_the_write_and_finds_its_writer_alive(
     arena: Arena, events: tuple[Fields, ...]
 ) -> None:
     """Run A appends under a lease that ran out while B would take over: B meets a live run."""
@@ -63,9 +63,7 @@ def test_r07_a_takeover_waits_for_the_write_and_finds_its_writer_alive(
 
 @pytest.mark.guarantee("G-RACE-07")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r07_a_write_that_rolled_back_kept_nobody_out(
-    arena: Arena, events: tuple[Fields, ...]
-) -> None:
+def test_a_write_that_rolled_back_kept_nobody_out(arena: Arena, events: tuple[Fields, ...]) -> None:
     """Run A appends and rolls back while B would take over: the lease had run out, B has it."""
     scene = arena.running("run-a")
     arena.lapse_lease(scene.thread_id)
@@ -77,7 +75,7 @@ def test_r07_a_write_that_rolled_back_kept_nobody_out(
 
 
 @pytest.mark.guarantee("G-RACE-08")
-def test_r08_the_beat_of_a_replaced_run_renews_nothing(arena: Arena, stop: Stop) -> None:
+def test_the_beat_of_a_replaced_run_renews_nothing(arena: Arena, stop: Stop) -> None:
     """Run A beats while B takes over: A is fenced, and the lease is as B took it."""
     scene = arena.running("run-a")
     arena.lapse_lease(scene.thread_id)
@@ -93,7 +91,7 @@ def test_r08_the_beat_of_a_replaced_run_renews_nothing(arena: Arena, stop: Stop)
 
 
 @pytest.mark.guarantee("G-RACE-08")
-def test_r08_the_release_of_a_replaced_run_releases_nothing(arena: Arena, stop: Stop) -> None:
+def test_the_release_of_a_replaced_run_releases_nothing(arena: Arena, stop: Stop) -> None:
     """Run A releases while B takes over: A is told that it held nothing, and B still holds."""
     scene = arena.running("run-a")
     arena.lapse_lease(scene.thread_id)
@@ -104,7 +102,7 @@ def test_r08_the_release_of_a_replaced_run_releases_nothing(arena: Arena, stop: 
 
 @pytest.mark.guarantee("G-RACE-09")
 @pytest.mark.parametrize("held", [True, False], ids=["run-out", "free"])
-def test_r09_two_runs_want_one_lease_and_one_gets_it(arena: Arena, stop: Stop, held: bool) -> None:
+def test_two_runs_want_one_lease_and_one_gets_it(arena: Arena, stop: Stop, held: bool) -> None:
     """Two runs acquire a free lease, or one that ran out, at once: the second meets a live run."""
     scene = arena.running("run-0") if held else arena.opened()
     if held:
@@ -121,7 +119,7 @@ def test_r09_two_runs_want_one_lease_and_one_gets_it(arena: Arena, stop: Stop, h
 
 
 @pytest.mark.guarantee("G-RACE-10")
-def test_r10_no_run_holds_a_closed_thread(arena: Arena, stop: Stop) -> None:
+def test_no_run_holds_a_closed_thread(arena: Arena, stop: Stop) -> None:
     """The owner closes while a run would acquire: refused, and no lease is left behind."""
     scene = arena.opened()
     ahead, behind = arena.race(close(scene.thread_id), acquire(scene.thread_id, "run-a"), stop=stop)
@@ -132,7 +130,7 @@ def test_r10_no_run_holds_a_closed_thread(arena: Arena, stop: Stop) -> None:
 
 
 @pytest.mark.guarantee("G-RACE-10")
-def test_r10_a_close_that_waited_for_a_run_takes_its_lease(arena: Arena, stop: Stop) -> None:
+def test_a_close_that_waited_for_a_run_takes_its_lease(arena: Arena, stop: Stop) -> None:
     """A run acquires while the owner closes: the close waits, and ends that run too."""
     scene = arena.opened()
     ahead, behind = arena.race(acquire(scene.thread_id, "run-a"), close(scene.thread_id), stop=stop)
@@ -148,7 +146,7 @@ def test_r10_a_close_that_waited_for_a_run_takes_its_lease(arena: Arena, stop: S
 
 @pytest.mark.guarantee("G-RACE-11")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r11_the_same_run_id_later_is_another_holder(
+def test_the_same_run_id_later_is_another_holder(
     arena: Arena, stop: Stop, events: tuple[Fields, ...]
 ) -> None:
     """A released, B came and went, A acquires again while old A writes: old A is fenced."""
@@ -164,7 +162,7 @@ def test_r11_the_same_run_id_later_is_another_holder(
 
 
 @pytest.mark.guarantee("G-RACE-11")
-def test_r12_one_job_delivered_twice_has_one_writer(arena: Arena, stop: Stop) -> None:
+def test_one_job_delivered_twice_has_one_writer(arena: Arena, stop: Stop) -> None:
     """Two processes acquire with one run id at once: the second holds, the first is fenced."""
     scene = arena.opened()
     ahead, behind = arena.race(
@@ -180,7 +178,7 @@ def test_r12_one_job_delivered_twice_has_one_writer(arena: Arena, stop: Stop) ->
 
 
 @pytest.mark.guarantee("G-RACE-12")
-def test_r19_an_answer_given_just_before_the_rest_is_not_slept_through(
+def test_an_answer_given_just_before_the_rest_is_not_slept_through(
     arena: Arena, stop: Stop
 ) -> None:
     """The person answers while the run would rest and wait: the run is told that nobody waits."""
@@ -194,7 +192,7 @@ def test_r19_an_answer_given_just_before_the_rest_is_not_slept_through(
 
 
 @pytest.mark.guarantee("G-RACE-12")
-def test_r19_an_answer_given_just_after_the_rest_wakes_the_thread(arena: Arena, stop: Stop) -> None:
+def test_an_answer_given_just_after_the_rest_wakes_the_thread(arena: Arena, stop: Stop) -> None:
     """The run rests while the person answers: the turn is open again, and a run is asked for."""
     scene = arena.asked()
     ahead, behind = arena.race(append(scene, finish("awaiting-approval")), decide(scene), stop=stop)
@@ -207,7 +205,7 @@ def test_r19_an_answer_given_just_after_the_rest_wakes_the_thread(arena: Arena, 
 
 
 @pytest.mark.guarantee("G-RACE-13")
-def test_r22_a_replaced_run_cannot_claim(arena: Arena, stop: Stop) -> None:
+def test_a_replaced_run_cannot_claim(arena: Arena, stop: Stop) -> None:
     """Run B takes over while A claims: A is fenced, and B can claim the call."""
     scene = arena.approved()
     arena.lapse_lease(scene.thread_id)
@@ -220,7 +218,7 @@ def test_r22_a_replaced_run_cannot_claim(arena: Arena, stop: Stop) -> None:
 
 
 @pytest.mark.guarantee("G-RACE-13")
-def test_r22_a_takeover_after_the_claim_knows_whose_it_was(arena: Arena, stop: Stop) -> None:
+def test_a_takeover_after_the_claim_knows_whose_it_was(arena: Arena, stop: Stop) -> None:
     """A claims while B takes over: B meets a live run, and once it has taken over, A settles."""
     scene = arena.approved()
     arena.lapse_lease(scene.thread_id)

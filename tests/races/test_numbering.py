@@ -1,8 +1,4 @@
-"""Numbers are taken under the thread's lock and held to the commit: R01, R02, R24, R25, R28, R30.
-
-R29 (a file removed between check and commit) has no test: files can be registered, and nothing
-removes one.
-"""
+"""Numbers are taken under the thread's lock and held to the commit."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +18,7 @@ FOLDED = (words("a call"), proposal("c2"))
 @pytest.mark.guarantee("G-RACE-01")
 @pytest.mark.parametrize("first", [PLAIN, FOLDED], ids=["plain", "folded"])
 @pytest.mark.parametrize("second", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r01_two_writers_both_get_numbers_of_their_own(
+def test_two_writers_both_get_numbers_of_their_own(
     arena: Arena, first: tuple[Fields, ...], second: tuple[Fields, ...]
 ) -> None:
     """Two writers of one run append at once: the second takes its numbers after the first's."""
@@ -36,7 +32,7 @@ def test_r01_two_writers_both_get_numbers_of_their_own(
 
 @pytest.mark.guarantee("G-RACE-01")
 @pytest.mark.parametrize("second", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r02_a_number_that_was_rolled_back_is_taken_by_the_next_writer(
+def test_a_number_that_was_rolled_back_is_taken_by_the_next_writer(
     arena: Arena, second: tuple[Fields, ...]
 ) -> None:
     """A writer has its numbers and rolls back while another waits: no gap is left."""
@@ -50,7 +46,7 @@ def test_r02_a_number_that_was_rolled_back_is_taken_by_the_next_writer(
 
 
 @pytest.mark.guarantee("G-RACE-02")
-def test_r02_no_reader_passes_a_number_that_is_not_committed(arena: Arena) -> None:
+def test_no_reader_passes_a_number_that_is_not_committed(arena: Arena) -> None:
     """A reader reads on while the lower numbers are uncommitted: no higher one is there to see."""
     scene = arena.running()
     pages = []
@@ -72,7 +68,7 @@ def test_r02_no_reader_passes_a_number_that_is_not_committed(arena: Arena) -> No
 
 @pytest.mark.guarantee("G-RACE-03")
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "undone"])
-def test_r24_a_request_points_at_its_own_event(arena: Arena, stop: Stop, keep: bool) -> None:
+def test_a_request_points_at_its_own_event(arena: Arena, stop: Stop, keep: bool) -> None:
     """A request is made while another append takes the next number: it points at its own event."""
     scene = arena.proposed()
     _, asked = arena.race(append(scene, words("in between")), ask(scene), stop=stop, keep=keep)
@@ -86,7 +82,7 @@ def test_r24_a_request_points_at_its_own_event(arena: Arena, stop: Stop, keep: b
 
 @pytest.mark.guarantee("G-RACE-04")
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "undone"])
-def test_r25_one_call_id_proposed_twice_is_one_call(arena: Arena, stop: Stop, keep: bool) -> None:
+def test_one_call_id_proposed_twice_is_one_call(arena: Arena, stop: Stop, keep: bool) -> None:
     """Two writers propose the same call id at once: the second proposes it again, no error."""
     scene = arena.running()
     ahead, behind = arena.race(
@@ -104,7 +100,7 @@ def test_r25_one_call_id_proposed_twice_is_one_call(arena: Arena, stop: Stop, ke
 
 
 @pytest.mark.guarantee("G-RACE-05")
-def test_r28_a_late_writer_does_not_move_the_threads_activity_back(arena: Arena) -> None:
+def test_a_late_writer_does_not_move_the_threads_activity_back(arena: Arena) -> None:
     """A writer whose clock stands behind comes second: the listing does not jump back."""
     thread_id = arena.idle()
     before = arena.head(thread_id).last_active_at
@@ -116,7 +112,7 @@ def test_r28_a_late_writer_does_not_move_the_threads_activity_back(arena: Arena)
 
 
 @pytest.mark.guarantee("G-RACE-05")
-def test_r28_a_writer_that_waited_is_stamped_after_the_one_it_waited_for(
+def test_a_writer_that_waited_is_stamped_after_the_one_it_waited_for(
     postgres_arena: Arena,
 ) -> None:
     """A writer begins first and waits for a later one: its events are not dated before it."""
@@ -135,7 +131,7 @@ def test_r28_a_writer_that_waited_is_stamped_after_the_one_it_waited_for(
 
 
 @pytest.mark.guarantee("G-RACE-06")
-def test_r30a_no_milestone_of_what_was_rolled_back(arena: Arena) -> None:
+def test_no_milestone_of_what_was_rolled_back(arena: Arena) -> None:
     """A message and its milestone roll back while another is sent: one milestone, gapless."""
     thread_id = arena.idle()
     seen: list[list[str]] = []
@@ -155,7 +151,7 @@ def test_r30a_no_milestone_of_what_was_rolled_back(arena: Arena) -> None:
 
 
 @pytest.mark.guarantee("G-RACE-06")
-def test_r30b_two_subscribers_do_not_take_one_milestone(arena: Arena) -> None:
+def test_two_subscribers_do_not_take_one_milestone(arena: Arena) -> None:
     """One drainer has claimed and not committed while another drains: it takes nothing."""
     thread_id = arena.idle()
     arena.does(send(thread_id))

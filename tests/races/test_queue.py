@@ -1,4 +1,4 @@
-"""Messages that wait, while somebody moves the line: R33, R38, R40 to R42, R44 to R48."""
+"""Messages that wait, while somebody moves the line."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def queue(scene: Scene | str, text: str, **given: str | bool) -> Side[object]:
 
 @pytest.mark.guarantee("G-QUEUE-20")
 @pytest.mark.parametrize("place", ["idle", "busy"])
-def test_r38_two_messages_under_one_key_are_one(arena: Arena, stop: Stop, place: str) -> None:
+def test_two_messages_under_one_key_are_one(arena: Arena, stop: Stop, place: str) -> None:
     """A client sends twice, because it saw no answer: the second is told of the first."""
     thread_id = arena.idle() if place == "idle" else arena.running().thread_id
     same = queue(thread_id, "again", key="k")
@@ -63,7 +63,7 @@ def test_r38_two_messages_under_one_key_are_one(arena: Arena, stop: Stop, place:
 
 
 @pytest.mark.guarantee("G-QUEUE-20")
-def test_r38_a_key_with_other_content_is_refused_however_close_it_comes(
+def test_a_key_with_other_content_is_refused_however_close_it_comes(
     arena: Arena, stop: Stop
 ) -> None:
     scene = arena.running()
@@ -76,7 +76,7 @@ def test_r38_a_key_with_other_content_is_refused_however_close_it_comes(
 
 
 @pytest.mark.guarantee("G-QUEUE-20")
-def test_r33_keys_of_two_threads_are_two_and_hold_what_they_like(arena: Arena) -> None:
+def test_keys_of_two_threads_are_two_and_hold_what_they_like(arena: Arena) -> None:
     """A key is a column of its own beside thread and author, so none runs into another."""
     for key in ("a|b", "a", "b|a", "a\x1fb", "|"):
         for thread_id in (arena.running().thread_id, arena.running().thread_id):
@@ -106,7 +106,7 @@ def test_two_messages_at_once_on_an_idle_thread_open_one_turn(arena: Arena, stop
 
 @pytest.mark.guarantee("G-QUEUE-21")
 @pytest.mark.parametrize("first", ["message", "end"])
-def test_r41_a_message_that_comes_with_the_end_of_a_turn_is_not_forgotten(
+def test_a_message_that_comes_with_the_end_of_a_turn_is_not_forgotten(
     arena: Arena, stop: Stop, first: str
 ) -> None:
     """It got in line, and the end opens it; or the turn was over, and it opens one itself."""
@@ -139,7 +139,7 @@ def test_a_message_that_was_rolled_back_waits_nowhere(arena: Arena) -> None:
 @pytest.mark.guarantee("G-QUEUE-22")
 @pytest.mark.parametrize("given", [{"priority": "next"}, {"when_busy": "steer"}], ids=str)
 @pytest.mark.parametrize("first", ["message", "end"])
-def test_r42_what_is_next_when_the_turn_ends_opens(
+def test_what_is_next_when_the_turn_ends_opens(
     arena: Arena, stop: Stop, given: dict[str, str], first: str
 ) -> None:
     """An urgent message comes with the end of the turn, while an ordinary one waits."""
@@ -153,7 +153,7 @@ def test_r42_what_is_next_when_the_turn_ends_opens(
 
 @pytest.mark.guarantee("G-QUEUE-22")
 @pytest.mark.parametrize("first", ["message", "end"])
-def test_r45_who_wants_to_join_a_message_that_opens_joins_it_or_waits_alone(
+def test_who_wants_to_join_a_message_that_opens_joins_it_or_waits_alone(
     arena: Arena, stop: Stop, first: str
 ) -> None:
     scene, _ = arena.lined_up("one")
@@ -197,7 +197,7 @@ def test_the_line_does_not_move_while_an_answer_is_given(arena: Arena, stop: Sto
 @pytest.mark.parametrize("by", ["edit", "cancel"])
 @pytest.mark.parametrize("taken", ["opened", "absorbed"])
 @pytest.mark.parametrize("first", ["owner", "turn"])
-def test_r40_a_message_is_changed_before_a_turn_takes_it_up_or_not_at_all(
+def test_a_message_is_changed_before_a_turn_takes_it_up_or_not_at_all(
     arena: Arena, stop: Stop, by: str, taken: str, first: str
 ) -> None:
     """The owner edits or takes back what a turn opens, or its run takes in, at that moment."""
@@ -242,7 +242,7 @@ def test_two_edits_at_once_are_one_after_the_other(arena: Arena, stop: Stop) -> 
 
 @pytest.mark.guarantee("G-QUEUE-07")
 @pytest.mark.parametrize("first", ["message", "run"])
-def test_r45_a_message_steers_the_turn_that_takes_it_or_waits_on(
+def test_a_message_steers_the_turn_that_takes_it_or_waits_on(
     arena: Arena, stop: Stop, first: str
 ) -> None:
     scene = arena.running()
@@ -254,7 +254,7 @@ def test_r45_a_message_steers_the_turn_that_takes_it_or_waits_on(
 
 
 @pytest.mark.guarantee("G-QUEUE-07")
-def test_r45_what_a_turn_ends_with_and_takes_in_is_taken_up_once(arena: Arena, stop: Stop) -> None:
+def test_what_a_turn_ends_with_and_takes_in_is_taken_up_once(arena: Arena, stop: Stop) -> None:
     """Two writers of one run: one ends the turn, the other takes in what steers it."""
     scene, _ = arena.lined_up("left", when_busy="steer")
     _, behind = arena.race(append(scene, finish()), take(scene), stop=stop)
@@ -263,7 +263,7 @@ def test_r45_what_a_turn_ends_with_and_takes_in_is_taken_up_once(arena: Arena, s
 
 
 @pytest.mark.guarantee("G-QUEUE-07")
-def test_r43_a_run_that_was_replaced_takes_nothing_in(arena: Arena, stop: Stop) -> None:
+def test_a_run_that_was_replaced_takes_nothing_in(arena: Arena, stop: Stop) -> None:
     scene, _ = arena.lined_up("left", when_busy="steer")
     arena.lapse_lease(scene.thread_id)
     ahead, behind = arena.race(acquire(scene.thread_id, "run-b"), take(scene), stop=stop)
@@ -282,7 +282,7 @@ ENDS = ("finish", "interrupt", "abandon", "close")
 @pytest.mark.guarantee("G-QUEUE-24")
 @pytest.mark.parametrize("second", ENDS)
 @pytest.mark.parametrize("first", ENDS)
-def test_r44_r46_two_ends_of_a_turn_are_one_and_open_one_message(
+def test_two_ends_of_a_turn_are_one_and_open_one_message(
     arena: Arena, stop: Stop, first: str, second: str
 ) -> None:
     """The owner and the run, or two of either, end a turn at once; two messages wait."""
@@ -315,7 +315,7 @@ def test_r44_r46_two_ends_of_a_turn_are_one_and_open_one_message(
 
 
 @pytest.mark.guarantee("G-QUEUE-24")
-def test_r46_a_stop_that_comes_too_late_asks_nobody(arena: Arena, stop: Stop) -> None:
+def test_a_stop_that_comes_too_late_asks_nobody(arena: Arena, stop: Stop) -> None:
     """The owner presses stop while her run ends the turn: no flag is left on a turn at rest."""
     scene = arena.running()
     _, behind = arena.race(append(scene, finish()), interrupt(scene.thread_id), stop=stop)
@@ -325,9 +325,7 @@ def test_r46_a_stop_that_comes_too_late_asks_nobody(arena: Arena, stop: Stop) ->
 
 
 @pytest.mark.guarantee("G-QUEUE-24")
-def test_r46_a_message_that_stops_a_turn_which_ends_opens_the_next(
-    arena: Arena, stop: Stop
-) -> None:
+def test_a_message_that_stops_a_turn_which_ends_opens_the_next(arena: Arena, stop: Stop) -> None:
     scene = arena.running()
     ahead, behind = arena.race(
         append(scene, finish()), queue(scene, "no, this", when_busy="interrupt"), stop=stop
@@ -341,7 +339,7 @@ def test_r46_a_message_that_stops_a_turn_which_ends_opens_the_next(
 @pytest.mark.parametrize(
     "events", [(words("one"),), (words("one"), proposal("c2"))], ids=["plain", "folded"]
 )
-def test_r47_a_turn_that_is_abandoned_takes_no_more(
+def test_a_turn_that_is_abandoned_takes_no_more(
     arena: Arena, stop: Stop, events: tuple[dict[str, object], ...]
 ) -> None:
     """Somebody gives a run up that was only slow: what it writes then is refused."""
@@ -356,7 +354,7 @@ def test_r47_a_turn_that_is_abandoned_takes_no_more(
 
 
 @pytest.mark.guarantee("G-QUEUE-25")
-def test_r47_a_run_that_writes_in_time_is_not_given_up_without_its_fence(
+def test_a_run_that_writes_in_time_is_not_given_up_without_its_fence(
     arena: Arena, stop: Stop
 ) -> None:
     """A lease that ran out is renewed by a write, while somebody judges that its run is dead."""
@@ -369,7 +367,7 @@ def test_r47_a_run_that_writes_in_time_is_not_given_up_without_its_fence(
 
 @pytest.mark.guarantee("G-QUEUE-25")
 @pytest.mark.parametrize("fence", [None, 1])
-def test_r47_a_turn_that_was_taken_over_is_not_given_up_unseen(
+def test_a_turn_that_was_taken_over_is_not_given_up_unseen(
     arena: Arena, stop: Stop, fence: int | None
 ) -> None:
     scene = arena.running()
@@ -382,7 +380,7 @@ def test_r47_a_turn_that_was_taken_over_is_not_given_up_unseen(
 
 
 @pytest.mark.guarantee("G-QUEUE-21")
-def test_r48_a_thread_and_its_queue_are_read_of_one_moment(arena: Arena) -> None:
+def test_a_thread_and_its_queue_are_read_of_one_moment(arena: Arena) -> None:
     """While the end of a turn has been written and not committed, a reader sees it before."""
     scene, _ = arena.lined_up("next")
     with arena.holding(append(scene, finish()), keep=True) as (ahead, gate):

@@ -1,4 +1,4 @@
-"""Runs as a record, calls that nobody can tell of, private context: R34 to R36, R43 to R48."""
+"""Runs as a record, calls that nobody can tell of, private context, at once."""
 
 from collections.abc import Callable, Mapping
 
@@ -77,7 +77,7 @@ TELLS = {
 @pytest.mark.guarantee("G-RETRY-11")
 @pytest.mark.parametrize("second", LEARN)
 @pytest.mark.parametrize("first", LEARN)
-def test_r34_what_became_of_a_call_is_said_once(
+def test_what_became_of_a_call_is_said_once(
     arena: Arena, first: str, second: str, stop: Stop
 ) -> None:
     """Two of them at once, whichever comes first: the other is told, and one event stands."""
@@ -97,7 +97,7 @@ def test_r34_what_became_of_a_call_is_said_once(
 
 
 @pytest.mark.guarantee("G-RETRY-06", "G-RETRY-11")
-def test_r35_the_right_to_run_again_is_given_once(arena: Arena, stop: Stop) -> None:
+def test_the_right_to_run_again_is_given_once(arena: Arena, stop: Stop) -> None:
     """One attempt delivered twice is one right; another attempt is refused."""
     scene = arena.lost()
     ahead, behind = arena.race(retry(scene, 1), retry(scene, 1), stop=stop)
@@ -108,7 +108,7 @@ def test_r35_the_right_to_run_again_is_given_once(arena: Arena, stop: Stop) -> N
 
 
 @pytest.mark.guarantee("G-RETRY-03")
-def test_r36_an_approval_that_runs_out_meanwhile_is_good_for_nothing(arena: Arena) -> None:
+def test_an_approval_that_runs_out_meanwhile_is_good_for_nothing(arena: Arena) -> None:
     """The time to run it ends while the retry waits for the lock."""
     for seconds in (1.0, 3.0, 9.0):
         scene = arena.lost(expires_in=seconds)
@@ -191,7 +191,7 @@ def _checkpointed(arena: Arena) -> Scene:
 @pytest.mark.guarantee("G-RUN-09", "G-CTX-06")
 @pytest.mark.parametrize("how", OTHERS_END)
 @pytest.mark.parametrize("what", CHECKPOINTS)
-def test_r43_a_run_that_was_ended_meanwhile_keeps_nothing_more(
+def test_a_run_that_was_ended_meanwhile_keeps_nothing_more(
     arena: Arena, what: str, how: str
 ) -> None:
     """Somebody judges the run dead while it records: it is fenced, and what it kept stays."""
@@ -213,7 +213,7 @@ def test_r43_a_run_that_was_ended_meanwhile_keeps_nothing_more(
 @pytest.mark.guarantee("G-RUN-09", "G-CTX-06")
 @pytest.mark.parametrize("how", OTHERS_END)
 @pytest.mark.parametrize("what", CHECKPOINTS)
-def test_r47_whoever_judges_a_run_dead_finds_it_alive_when_it_has_just_recorded(
+def test_whoever_judges_a_run_dead_finds_it_alive_when_it_has_just_recorded(
     arena: Arena, what: str, how: str
 ) -> None:
     """The record renews the lease, so recovery, which waited for it, leaves the run alone."""
@@ -231,7 +231,7 @@ def test_r47_whoever_judges_a_run_dead_finds_it_alive_when_it_has_just_recorded(
 
 
 @pytest.mark.guarantee("G-RUN-09")
-def test_r44_of_two_endings_one_counts_with_all_that_it_brings(arena: Arena, stop: Stop) -> None:
+def test_of_two_endings_one_counts_with_all_that_it_brings(arena: Arena, stop: Stop) -> None:
     """Two deliveries of one run end its turn at once, each with usage of its own."""
     scene = arena.running()
     ahead, behind = arena.race(
@@ -248,9 +248,7 @@ def test_r44_of_two_endings_one_counts_with_all_that_it_brings(arena: Arena, sto
 
 @pytest.mark.guarantee("G-RUN-09")
 @pytest.mark.parametrize("how", ["abandoned", "interrupted", "closed"])
-def test_r46_a_run_that_has_just_finished_stays_finished(
-    arena: Arena, how: str, stop: Stop
-) -> None:
+def test_a_run_that_has_just_finished_stays_finished(arena: Arena, how: str, stop: Stop) -> None:
     """Somebody else would end its turn at that moment: too late, and its reason stays."""
     scene = arena.running()
     ends: Side[object] = {
@@ -271,7 +269,7 @@ def test_r46_a_run_that_has_just_finished_stays_finished(
 
 
 @pytest.mark.guarantee("G-RUN-07")
-def test_r48_a_run_and_the_head_are_of_one_moment(arena: Arena) -> None:
+def test_a_run_and_the_head_are_of_one_moment(arena: Arena) -> None:
     """While an end is written, a reader sees all of it or nothing of it."""
     scene = arena.running()
     arena.does(append(scene, words("so far"), used=1))

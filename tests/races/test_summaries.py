@@ -1,4 +1,4 @@
-"""Summaries and seeds at once with something else: R49, R50."""
+"""Summaries and seeds at once with something else."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def _talk(arena: Arena) -> Scene:
 
 @pytest.mark.guarantee("G-HIST-13")
 @pytest.mark.parametrize("events", [(words("two"),), (finish(),)], ids=["plain", "folded"])
-def test_r49_what_was_recorded_meanwhile_is_in_no_summary(
+def test_what_was_recorded_meanwhile_is_in_no_summary(
     arena: Arena, stop: Stop, events: tuple[dict[str, object], ...]
 ) -> None:
     """A run writes while what it said before is summarised: the summary is stale."""
@@ -70,7 +70,7 @@ def test_r49_what_was_recorded_meanwhile_is_in_no_summary(
 
 
 @pytest.mark.guarantee("G-HIST-13")
-def test_r49_what_was_rolled_back_makes_no_summary_stale(arena: Arena) -> None:
+def test_what_was_rolled_back_makes_no_summary_stale(arena: Arena) -> None:
     scene = _talk(arena)
     _, behind = arena.race(
         append(scene, words("two")), compact(scene, 1, 6, 6), stop=Stop.WRITTEN, keep=False
@@ -86,6 +86,24 @@ def test_a_run_that_waits_for_a_summary_writes_behind_it(arena: Arena, stop: Sto
     assert behind.error is None
     assert _told(arena, scene.thread_id) == ["summary x", "assistant two()"]
     assert arena.log(scene.thread_id)[-1] == "text-delta"
+
+
+@pytest.mark.guarantee("G-HIST-13", "G-QUEUE-02")
+@pytest.mark.parametrize("first", ["message", "summary"])
+def test_a_message_that_gets_in_line_makes_no_summary_stale(
+    arena: Arena, stop: Stop, first: str
+) -> None:
+    """What waits is not in the log, so both are kept whichever comes first."""
+    scene = _talk(arena)
+    sides: list[Side[object]] = [
+        send(scene.thread_id, "next", when_busy="queue"),
+        compact(scene, 1, 6, 6),
+    ]
+    ahead, behind = arena.race(*(sides if first == "message" else sides[::-1]), stop=stop)
+    assert (ahead.error, behind.error) == (None, None)
+    assert arena.head(scene.thread_id).queued == 1
+    arena.does(append(scene, finish()))
+    assert _told(arena, scene.thread_id) == ["summary x", "user next"]
 
 
 @pytest.mark.guarantee("G-HIST-12", "G-HIST-13")
@@ -133,7 +151,7 @@ def test_one_summary_made_twice_at_once_is_one(arena: Arena, stop: Stop) -> None
 
 @pytest.mark.guarantee("G-SEED-02")
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "rolled back"])
-def test_r50_two_seeds_under_one_key_at_once_are_one(arena: Arena, keep: bool) -> None:
+def test_two_seeds_under_one_key_at_once_are_one(arena: Arena, keep: bool) -> None:
     """A conversation is moved here by two processes at once: one thread, with one beginning."""
     ahead, behind = arena.race(seed(), seed(), stop=Stop.WRITTEN, keep=keep)
     second = behind.get()
@@ -145,7 +163,7 @@ def test_r50_two_seeds_under_one_key_at_once_are_one(arena: Arena, keep: bool) -
 
 
 @pytest.mark.guarantee("G-SEED-02")
-def test_r50_other_seeds_under_the_key_are_refused(arena: Arena) -> None:
+def test_other_seeds_under_the_key_are_refused(arena: Arena) -> None:
     ahead, behind = arena.race(seed(), seed(said=1), stop=Stop.WRITTEN)
     assert behind.refused(ConflictReason.KEY_REUSED).facts["thread_id"] == ahead.get().id
     assert arena.log(ahead.get().id) == ["seeded-message"] * 2

@@ -1,4 +1,4 @@
-"""One turn at a time, and nothing after its end: R03 to R06, R15, R20, R21, R26, R27, R31, R32."""
+"""One turn at a time, and nothing after its end."""
 
 import pytest
 
@@ -31,7 +31,7 @@ FOLDED = (words("a call"), proposal("c2"))
 
 
 @pytest.mark.guarantee("G-RACE-15")
-def test_r03_two_messages_at_once_open_one_turn(arena: Arena, stop: Stop) -> None:
+def test_two_messages_at_once_open_one_turn(arena: Arena, stop: Stop) -> None:
     """Two messages are sent to a resting thread at once: the second meets a turn in progress."""
     thread_id = arena.idle()
     ahead, behind = arena.race(send(thread_id, "one"), send(thread_id, "two"), stop=stop)
@@ -41,7 +41,7 @@ def test_r03_two_messages_at_once_open_one_turn(arena: Arena, stop: Stop) -> Non
 
 
 @pytest.mark.guarantee("G-RACE-15")
-def test_r03_a_message_that_was_rolled_back_keeps_nobody_out(arena: Arena) -> None:
+def test_a_message_that_was_rolled_back_keeps_nobody_out(arena: Arena) -> None:
     """A message rolls back while another waits: the other opens the turn."""
     thread_id = arena.idle()
     _, behind = arena.race(
@@ -53,7 +53,7 @@ def test_r03_a_message_that_was_rolled_back_keeps_nobody_out(arena: Arena) -> No
 
 
 @pytest.mark.guarantee("G-RACE-16")
-def test_r04_nothing_is_sent_to_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
+def test_nothing_is_sent_to_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
     """The owner closes in one tab while she sends in another: the message is refused."""
     thread_id = arena.idle()
     ahead, behind = arena.race(close(thread_id), send(thread_id), stop=stop)
@@ -64,7 +64,7 @@ def test_r04_nothing_is_sent_to_a_thread_that_was_just_closed(arena: Arena, stop
 
 @pytest.mark.guarantee("G-RACE-16")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r05_nothing_is_appended_to_a_thread_that_was_just_closed(
+def test_nothing_is_appended_to_a_thread_that_was_just_closed(
     arena: Arena, stop: Stop, events: tuple[Fields, ...]
 ) -> None:
     """The owner closes while the run appends: the append is refused, the end is the end."""
@@ -76,7 +76,7 @@ def test_r05_nothing_is_appended_to_a_thread_that_was_just_closed(
 
 @pytest.mark.guarantee("G-RACE-16")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
-def test_r05_a_close_that_waited_for_an_append_comes_after_it(
+def test_a_close_that_waited_for_an_append_comes_after_it(
     arena: Arena, events: tuple[Fields, ...]
 ) -> None:
     """The run appends while the owner closes: the events stand before the end."""
@@ -90,7 +90,7 @@ def test_r05_a_close_that_waited_for_an_append_comes_after_it(
 
 
 @pytest.mark.guarantee("G-RACE-17")
-def test_r06_no_message_slips_past_an_approval_that_was_just_asked_for(
+def test_no_message_slips_past_an_approval_that_was_just_asked_for(
     arena: Arena, stop: Stop
 ) -> None:
     """A run asks and rests in one transaction while the person sends: an approval is pending."""
@@ -123,7 +123,7 @@ def test_a_message_that_supersedes_and_an_answer_do_not_both_win(arena: Arena, s
 
 
 @pytest.mark.guarantee("G-RACE-16")
-def test_r15_nothing_is_approved_on_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
+def test_nothing_is_approved_on_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
     """The owner closes while she approves elsewhere: refused, the call was cancelled."""
     scene = arena.waiting()
     _, behind = arena.race(close(scene.thread_id), decide(scene), stop=stop)
@@ -133,7 +133,7 @@ def test_r15_nothing_is_approved_on_a_thread_that_was_just_closed(arena: Arena, 
 
 
 @pytest.mark.guarantee("G-RACE-16")
-def test_r21_nothing_is_claimed_on_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
+def test_nothing_is_claimed_on_a_thread_that_was_just_closed(arena: Arena, stop: Stop) -> None:
     """The owner closes while the run claims an approved call: refused, and nothing runs."""
     scene = arena.approved()
     _, behind = arena.race(close(scene.thread_id), claim(scene), stop=stop)
@@ -145,7 +145,7 @@ def test_r21_nothing_is_claimed_on_a_thread_that_was_just_closed(arena: Arena, s
 @pytest.mark.guarantee("G-RACE-18")
 @pytest.mark.parametrize("events", [PLAIN, FOLDED], ids=["plain", "folded"])
 @pytest.mark.parametrize("reason", ["done", "awaiting-approval"])
-def test_r20_no_event_follows_the_rest_of_its_turn(
+def test_no_event_follows_the_rest_of_its_turn(
     arena: Arena, stop: Stop, events: tuple[Fields, ...], reason: str
 ) -> None:
     """One writer of a run rests the turn while another appends: the lease went with the turn."""
@@ -156,7 +156,7 @@ def test_r20_no_event_follows_the_rest_of_its_turn(
 
 
 @pytest.mark.guarantee("G-RACE-16")
-def test_r26_two_closes_are_one(arena: Arena, stop: Stop) -> None:
+def test_two_closes_are_one(arena: Arena, stop: Stop) -> None:
     """The owner closes in two tabs at once: one milestone, and the first time of closing stays."""
     scene = arena.running()
     ahead, behind = arena.race(close(scene.thread_id), close(scene.thread_id), stop=stop)
@@ -169,7 +169,7 @@ def test_r26_two_closes_are_one(arena: Arena, stop: Stop) -> None:
 @pytest.mark.guarantee("G-RACE-19")
 @pytest.mark.parametrize("comes", ["append", "folded", "beat", "release", "acquire", "interrupt"])
 @pytest.mark.parametrize("closing", ["first", "second"])
-def test_r27_closing_and_the_lease_never_wait_in_a_circle(
+def test_closing_and_the_lease_never_wait_in_a_circle(
     arena: Arena, comes: str, closing: str
 ) -> None:
     """A close and an operation of the run, in either order: the second waits once and ends."""
@@ -195,7 +195,7 @@ def test_r27_closing_and_the_lease_never_wait_in_a_circle(
 
 
 @pytest.mark.guarantee("G-RACE-20")
-def test_r31_a_request_given_again_never_follows_its_answer(arena: Arena, stop: Stop) -> None:
+def test_a_request_given_again_never_follows_its_answer(arena: Arena, stop: Stop) -> None:
     """The run repeats its request while the person answers: refused, the answer stands last."""
     scene = arena.asked()
     request = arena.me.read_events(thread_id=scene.thread_id).events[-1]
@@ -207,7 +207,7 @@ def test_r31_a_request_given_again_never_follows_its_answer(arena: Arena, stop: 
 
 
 @pytest.mark.guarantee("G-RACE-20")
-def test_r31_an_answer_to_a_request_that_was_just_asked_again_is_refused(
+def test_an_answer_to_a_request_that_was_just_asked_again_is_refused(
     arena: Arena, stop: Stop
 ) -> None:
     """The run asks again on purpose while the person answers the old card: digest mismatch."""
@@ -220,7 +220,7 @@ def test_r31_an_answer_to_a_request_that_was_just_asked_again_is_refused(
 
 
 @pytest.mark.guarantee("G-RACE-18")
-def test_r32_no_turn_is_done_while_an_approval_waits(arena: Arena, stop: Stop) -> None:
+def test_no_turn_is_done_while_an_approval_waits(arena: Arena, stop: Stop) -> None:
     """One writer of a run asks while another finishes: `done` is refused, an approval waits."""
     scene = arena.proposed()
     _, behind = arena.race(ask(scene), append(scene, finish("done")), stop=stop)
@@ -230,7 +230,7 @@ def test_r32_no_turn_is_done_while_an_approval_waits(arena: Arena, stop: Stop) -
 
 
 @pytest.mark.guarantee("G-RACE-18")
-def test_r32_nothing_is_asked_in_a_turn_that_is_done(arena: Arena, stop: Stop) -> None:
+def test_nothing_is_asked_in_a_turn_that_is_done(arena: Arena, stop: Stop) -> None:
     """One writer of a run finishes while another asks: the lease went with the turn."""
     scene = arena.proposed()
     _, behind = arena.race(append(scene, finish("done")), ask(scene), stop=stop)
