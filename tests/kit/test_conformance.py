@@ -24,8 +24,12 @@ from tests.rig.pgbouncer import PgBouncer
 ROOT = Path(__file__).parents[2]
 
 # What a schema or a pooler could spoil: several connections at once, several statements in one
-# transaction, and a story in which every table is written.
-SHORT = [one for one in SCENARIOS if one.room in ("approvals", "at_once", "transactions")]
+# transaction, and stories in which every table is written.
+SHORT = [
+    one
+    for one in SCENARIOS
+    if one.room in ("approvals", "archives", "at_once", "contexts", "transactions")
+]
 
 
 # ---------------------------------------------------------------- one suite, many configurations
