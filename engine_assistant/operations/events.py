@@ -179,9 +179,13 @@ def typed(rows: Sequence[StoredEvent]) -> tuple[Known | Unknown, ...]:
 
 
 def _validated(rows: Sequence[StoredEvent]) -> list[Known | Unknown] | None:
-    """Return events that are what their rows say: a body is one object, and no other's."""
+    """Return events that are what their rows say: a body is one object, and no other's.
+
+    A field that a newer writer added to an event of ours is left out: both releases read the same
+    log while one takes the other's place.
+    """
     try:
-        events = EVENTS.validate_json(_spliced(b"[", rows, b"]"))
+        events = EVENTS.validate_json(_spliced(b"[", rows, b"]"), extra="ignore")
     except ValidationError:
         return None
     if len(events) != len(rows):

@@ -96,6 +96,23 @@ def test_an_event_of_a_newer_writer_is_read_as_unknown(stage: Stage, run: Values
     assert plain["events"][4]["body"] == json.loads(body)
 
 
+@pytest.mark.guarantee("G-OPS-19")
+def test_a_field_that_a_newer_writer_added_does_not_close_the_thread(
+    stage: Stage, run: Values
+) -> None:
+    body = '{"mood":{"new":1},"text":"x","type":"text-delta"}'
+    _change(stage.engine, run["thread_id"], 5, type="text-delta", body=body)
+    event = stage.me.read_events(thread_id=run["thread_id"]).events[4]
+    assert event.model_dump(include={"seq", "type", "text"}) == {
+        "seq": 5,
+        "type": "text-delta",
+        "text": "x",
+    }
+    assert not hasattr(event, "mood")
+    raw = json.loads(stage.me.read_events_json(thread_id=run["thread_id"]))["events"][4]
+    assert raw["mood"] == {"new": 1}
+
+
 @pytest.mark.guarantee("G-OPS-20")
 @pytest.mark.parametrize(
     "body",
@@ -103,7 +120,6 @@ def test_an_event_of_a_newer_writer_is_read_as_unknown(stage: Stage, run: Values
         "{hunter2",
         "",
         '{"text":7,"type":"text-delta"}',
-        '{"hunter2":1,"text":"x","type":"text-delta"}',
         '{"type":"turn-finish","reason":"hunter2"}',
         '{"text":"a","type":"text-delta"},{"text":"hunter2","type":"text-delta"}',
         '["hunter2"]',
