@@ -4,8 +4,9 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -77,11 +78,14 @@ def world(database_url: str, engine: sa.Engine) -> World:
 
 @contextmanager
 def hosting(
-    url: str, *words: str, env: Mapping[str, str] | None = None
+    url: str,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    command: Sequence[str] = COMMAND,
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, object]]]:
     """Give a host that serves, and its first word; kill it if it still runs afterwards."""
     with subprocess.Popen(
-        [*COMMAND, "host", "--database", url, "--json", "--every", "0.1", *words],
+        [*command, "host", "--database", url, "--json", "--every", "0.1", *words],
         env=environment(**(env or {})),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -167,8 +171,7 @@ def small_world(sqlite_url: str) -> Iterator[World]:
 
 @pytest.mark.guarantee("G-SERVE-10")
 @needs_clients
-def test_the_turn_of_one_that_was_killed_is_finished_by_another(small_world: World) -> None:
-    world = small_world
+def test_the_turn_of_one_that_was_killed_is_finished_by_another(world: World) -> None:
     thread = world.ask()
     with plan(SLOW, Pass(text="Here I am.")) as server:
         given, env = ["--model", "openai-chat:gpt-5", "--stale-after", "2"], endpoint(server)
@@ -182,6 +185,37 @@ def test_the_turn_of_one_that_was_killed_is_finished_by_another(small_world: Wor
     assert (said["thread_id"], said["fence"], said["ended"]) == (thread, 2, "done")
     assert world.types(thread)[-1] == "turn-finish"
     world.healthy()
+
+
+TRACED = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from engine_assistant.cli import main
+
+told = open(sys.argv.pop(1), "w")
+spans = ConsoleSpanExporter(out=told, formatter=lambda span: span.name + "\\n")
+tracers = TracerProvider()
+tracers.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(tracers)
+main()
+"""
+
+
+@pytest.mark.guarantee("G-OTEL-11")
+@pytest.mark.skipif(find_spec("opentelemetry.sdk") is None, reason="there is nothing to tell")
+def test_it_tells_the_tracers_of_its_process(small_world: World, tmp_path: Path) -> None:
+    world = small_world
+    thread = world.ask()
+    told = tmp_path / "spans"
+    command = [sys.executable, "-c", TRACED, str(told)]
+    with hosting(world.url, "--model", "demo", command=command) as (process, _):
+        waits = partial(world.person("acme").get_thread, thread_id=thread)
+        world.until(lambda: waits().turn_state == "awaiting")
+        stopped(process, signal.SIGTERM)
+    names = told.read_text().split()
+    assert {"invoke_agent", "engine_assistant.request_approval"} <= set(names)
 
 
 @pytest.mark.guarantee("G-SERVE-10")

@@ -5,12 +5,14 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from signal import SIGINT, SIGTERM
+from typing import NamedTuple
 
 from engine_assistant import (
     RUN,
     AssistantError,
     AsyncAssistant,
     Caller,
+    Observer,
     Runnable,
     ValidationFailed,
     migrate,
@@ -20,7 +22,7 @@ from engine_assistant.cli.database import shown
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.look import looked_at
 from engine_assistant.cli.screen import Screen, printable
-from engine_assistant.host import AssistantHost, Service, TurnReport, serve_health
+from engine_assistant.host import AssistantHost, HostObserver, Service, TurnReport, serve_health
 
 __all__ = ["Order", "serve"]
 
@@ -49,7 +51,8 @@ def serve(screen: Screen, url: str, order: Order) -> ExitCode:
 
 async def _serve(screen: Screen, url: str, order: Order, using: Answering) -> ExitCode:
     async with AsyncExitStack() as stack:
-        assistant = AsyncAssistant.from_url(url)
+        seen = _seen()
+        assistant = AsyncAssistant.from_url(url, observer=seen.operations)
         stack.push_async_callback(assistant.engine.dispose)
         host = AssistantHost(
             assistant=assistant,
@@ -61,6 +64,7 @@ async def _serve(screen: Screen, url: str, order: Order, using: Answering) -> Ex
             tools=using.tools,
             system=order.system,
             stale_after=order.stale_after,
+            observer=seen.turns,
         )
         service = Service(
             host,
@@ -86,6 +90,22 @@ async def _serve(screen: Screen, url: str, order: Order, using: Answering) -> Ex
     else:
         screen.say(f"Stopped. Turns run: {health.picked_up}, of which failed: {health.failed}.")
     return ExitCode.GOOD
+
+
+class _Seen(NamedTuple):
+    """Who looks on."""
+
+    operations: Observer | None = None
+    turns: HostObserver | None = None
+
+
+def _seen() -> _Seen:
+    """Return what tells OpenTelemetry, if that is installed: its environment says where it goes."""
+    try:
+        from engine_assistant.telemetry import observe, observe_host
+    except ModuleNotFoundError:
+        return _Seen()
+    return _Seen(observe(), observe_host())
 
 
 def _begin(screen: Screen, url: str, order: Order, using: Answering, port: int | None) -> None:
