@@ -13,6 +13,7 @@ from engine_assistant.host.errors import (
     InvalidToolState,
     ModelFailed,
     ResponseNotComplete,
+    RunsLost,
 )
 from engine_assistant.host.execution import (
     AwaitingApproval,
@@ -133,6 +134,7 @@ __all__ = [
     "RequestBegun",
     "RequestEnded",
     "ResponseNotComplete",
+    "RunsLost",
     "Service",
     "Status",
     "Step",

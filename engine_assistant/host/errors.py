@@ -3,7 +3,13 @@
 from engine_assistant import AssistantError, Retry
 from engine_assistant.model.errors import Fact
 
-__all__ = ["InvalidResponse", "InvalidToolState", "ModelFailed", "ResponseNotComplete"]
+__all__ = [
+    "InvalidResponse",
+    "InvalidToolState",
+    "ModelFailed",
+    "ResponseNotComplete",
+    "RunsLost",
+]
 
 
 class ModelFailed(AssistantError):
@@ -54,3 +60,16 @@ class InvalidResponse(AssistantError):
     """The model's client broke the contract of `Model.stream`. It must be mended."""
 
     code = "invalid_response"
+
+
+class RunsLost(AssistantError):
+    """Too many runs of a turn fell silent in a row. It may be what kills the process that runs it.
+
+    `facts["runs"]` is how many.
+    """
+
+    code = "runs_lost"
+
+    def __init__(self, runs: int) -> None:
+        """Keep the number beside the sentence."""
+        super().__init__(f"{runs} runs of this turn ended without a word, so it ends.", runs=runs)

@@ -11,6 +11,7 @@ from engine_assistant.host.observing import HostObserver
 from engine_assistant.host.registry import ToolRegistry
 from engine_assistant.host.turns.gate import Approvals, Ready, owner_within_a_day
 from engine_assistant.host.turns.writing import Batching
+from engine_assistant.model.limits import LIMITS
 
 __all__ = ["Given"]
 
@@ -34,6 +35,8 @@ class Given:
             anew. The default is the thread's owner, for a day.
         ready: raises if an approved call cannot run now; then it is not claimed.
         stale_after: seconds after which another run may take over from one that is silent.
+        max_lost_runs: runs of one turn that may fall silent one after the other, as when the
+            turn kills its process; the next one ends it.
         batching: how long deltas may be held back.
         show_reasoning: write the model's reasoning into the log, as far as its provider tells.
         observer: looks on, at each turn, each request and each tool.
@@ -54,11 +57,14 @@ class Given:
     approvals: Approvals = owner_within_a_day
     ready: Ready | None = None
     stale_after: float = 15.0
+    max_lost_runs: int = 5
     batching: Batching = field(default_factory=Batching)
     show_reasoning: bool = False
     observer: HostObserver | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would break every turn."""
-        if type(self.max_steps) is not int or self.max_steps < 1:
-            raise ValueError("a host: max_steps must be an int of at least 1")
+        for name in ("max_steps", "max_lost_runs"):
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number < LIMITS.page:
+                raise ValueError(f"a host: {name} must be an int of 1 to {LIMITS.page - 1}")

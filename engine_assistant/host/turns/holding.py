@@ -64,6 +64,7 @@ class Holding:
         ops: the record, for the caller whose lease it is.
         key: names the holding, in every write.
         interrupt: set once the person has asked this run to stop.
+        took_over: another run had it, and fell silent.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Holding:
         self.ops = ops
         self.key = Key(thread_id=lease.thread_id, run_id=lease.run_id, fence=lease.fence)
         self.interrupt = asyncio.Event()
+        self.took_over = lease.took_over
         self._clock = asyncio.get_running_loop().time
         self._deadline = asyncio.timeout_at(began + stale_after)
         self._stale_after = stale_after

@@ -26,6 +26,7 @@ from engine_assistant.host.turns.doing import Doing
 from engine_assistant.host.turns.gate import Gate, NotReady
 from engine_assistant.host.turns.given import Given
 from engine_assistant.host.turns.holding import Holding, LeaseLost
+from engine_assistant.host.turns.losses import refuse_another
 from engine_assistant.host.turns.past import Left, Past
 from engine_assistant.host.turns.private import unpack
 from engine_assistant.host.turns.recording import Recording
@@ -128,6 +129,8 @@ class Turn:
             self.number = thread.turn
             # It may have come to rest before this run came, which can only ask anew.
             self._rested = thread.turn_state is TurnState.AWAITING
+            if not self._rested:
+                await refuse_another(self._holding, thread, self._given.max_lost_runs)
             status = await self._converse(thread, await self._look(thread))
             if status is not Status.AWAITING_APPROVAL:
                 await self._rest(TurnFinish.model_validate({"reason": status.value}))
