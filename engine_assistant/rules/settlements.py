@@ -60,7 +60,7 @@ def resolve_unknown(
 def _settle(
     draft: Draft, call: CallRow, trigger: Trigger, event: ToolOutput | ToolError | UnknownResolved
 ) -> Plan[Settled]:
-    """Keep a result, once. The same one again is the first answer.
+    """Keep a result, once. The same one again is a duplicate.
 
     On a closed thread nothing is appended: the row takes the result and keeps its state.
     """

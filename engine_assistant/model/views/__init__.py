@@ -258,7 +258,11 @@ class Claim(View):
 
 
 class Settled(View):
-    """A late result was kept. `seq` is None on a closed thread, where only the row takes it."""
+    """A late result is kept.
+
+    `seq` is the number of its event: None on a closed thread, where only the row takes it, and for
+    a `duplicate`, which appends nothing.
+    """
 
     call_id: str
     state: CallState
