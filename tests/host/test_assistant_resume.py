@@ -175,6 +175,51 @@ async def test_an_approved_call_that_may_run_twice_is_claimed_again(database_url
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-68")
+@pytest.mark.parametrize("gated", ["when it was proposed", "since then"])
+@in_loop
+async def test_a_call_about_which_nobody_was_asked_is_not_run_again_without_asking(
+    database_url: str, gated: str
+) -> None:
+    """The run dies in an earlier call of the answer, or in this one before it needed approval."""
+    done: list[object] = []
+    dead = Barrier()
+
+    @tool(effect="read", approval="never", repeatable=False)
+    async def wait() -> None:
+        await dead
+
+    @tool(name="refund", effect="write", approval="never", repeatable=True)
+    async def ungated(order: int, note: str = "") -> None:
+        await dead
+
+    before, after = refunding(done, repeatable=True), refunding(done, repeatable=True)
+    if gated == "since then":
+        before = ungated
+    async with scene(database_url) as one:
+        await one.say()
+        calls = [ToolCall("refund", {"order": 7})]
+        if gated == "when it was proposed":
+            calls.insert(0, ToolCall("wait", {}))
+        running = asyncio.create_task(
+            one.host(answer(*calls), tools=[wait, before]).run_turn(one.thread_id)
+        )
+        await asyncio.to_thread(dead.reached.wait)
+        running.cancel()
+        await asyncio.wait({running})
+        dead.release()
+        host = one.host(tools=[wait, after])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.AWAITING_APPROVAL
+        assert done == []
+        (card,) = await one.cards()
+        assert card.input == {"order": 7, "note": ""}
+        await one.decide(card, approved=True)
+        host = one.host(answer("Done."), tools=[wait, after])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        assert done == [{"order": 7, "note": ""}]
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-58")
 @pytest.mark.parametrize("owner", [True, False], ids=["the owner says it", "a late result"])
 @in_loop

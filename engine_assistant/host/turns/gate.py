@@ -5,7 +5,8 @@ is taken up where it stands:
 
     awaiting     still waits; asked about anew if its tool has changed since
     approved     claimed and run, once; asked about anew if what would run is not what was approved
-    unknown      run again if its tool says that it may run twice, and otherwise never
+    unknown      run again if its tool says that it may run twice, and otherwise never; through the
+                 gate as if it was proposed now, unless people were asked about it before
 
 Before a call moves, everything that it needs is found: its tool, its input under the tool's present
 contract, and whatever `ready` looks for. If that is not there now, the call stays approved, and the
@@ -196,15 +197,17 @@ class Gate:
         ):
             return await self._as_recorded(left)
         what = partial(self._holding.ops.retry_call, **self._holding.key)
-        if left.view.request_seq is None:
-            again = partial(what, call_id=prepared.call_id, attempt=_FIRST_ATTEMPT)
-        else:
+        was_asked = left.view.request_seq is not None
+        if was_asked:
             again = partial(what, **_served(prepared))
+        else:
+            again = partial(what, call_id=prepared.call_id, attempt=_FIRST_ATTEMPT)
         try:
             await self._holding.write(again)
         except Conflict:
             return await self._as_recorded(left)
-        return await self._run(prepared, step)
+        # Its run may have died before it asked anybody, and that it may run twice is no approval.
+        return await (self._run if was_asked else self._propose)(prepared, step)
 
     async def _as_recorded(self, left: Left) -> ToolOutcome:
         """Return what the record holds of a call that does not move any more."""
