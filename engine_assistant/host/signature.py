@@ -6,10 +6,10 @@ the function is given exactly what the bound input says. So an input that does n
 same from being read and written again is refused: nobody could say which of the two was approved.
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Final, Protocol, TypeAlias, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from engine_assistant.host.messages import JsonValue
+from engine_assistant.host.threads import beside
 from engine_assistant.model.codec import JsonRefused, check_json, dumps
 
 __all__ = ["Arguments", "ArgumentsRefused", "CallId", "Input", "Signature", "ToolContext"]
@@ -126,14 +127,14 @@ class Signature:
         return bound
 
     async def call(self, input: Input, context: ToolContext) -> object:
-        """Call the function: a coroutine function here, any other in a thread."""
+        """Call the function: a coroutine function here, any other in a thread of its own."""
         read = self._read(dict(input))
         given = {name: getattr(read, place) for name, place in self._names.items()}
         given |= dict.fromkeys(self._context, context)
         given |= dict.fromkeys(self._call_id, context.call_id)
         if inspect.iscoroutinefunction(self._function):
             return await self._function(**given)
-        return await asyncio.to_thread(self._function, **given)
+        return await beside(partial(self._function, **given))
 
     def _read(self, input: JsonValue) -> BaseModel:
         try:

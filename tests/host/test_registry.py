@@ -1,8 +1,10 @@
 """Running tools: whatever happens, the call has a result, and the model learns no secret."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
 
@@ -30,6 +32,7 @@ from engine_assistant.model.events import ToolError, ToolInput, ToolOutput, body
 from engine_assistant.model.limits import LIMITS
 from engine_assistant.testing.replay import answer
 from tests.host.stage import Memory, call, converse, run, scripted
+from tests.rig.guest import python
 
 SECRET = "postgres://admin:hunter2@db"
 
@@ -92,19 +95,20 @@ def test_what_a_hook_does_to_an_input_that_it_is_shown_changes_nothing_that_runs
     assert ran == [[1, 2]]
 
 
-def test_a_sync_tool_runs_beside_the_loop_and_an_async_one_in_it() -> None:
-    threads = []
+def test_a_sync_tool_runs_beside_the_loop_and_an_async_one_in_it_both_in_its_context() -> None:
+    ran, tenant = [], ContextVar[str]("tenant")
 
     @tool(effect="read", approval="never")
     def sync() -> None:
-        threads.append(threading.current_thread())
+        ran.append((threading.current_thread() is threading.main_thread(), tenant.get()))
 
     @tool(effect="read", approval="never")
     async def awaited() -> None:
-        threads.append(threading.current_thread())
+        ran.append((threading.current_thread() is threading.main_thread(), tenant.get()))
 
+    tenant.set("acme")
     assert outcome_of(sync) == outcome_of(awaited) == ToolReturned(None)
-    assert [one is threading.main_thread() for one in threads] == [False, True]
+    assert ran == [(False, "acme"), (True, "acme")]
 
 
 @pytest.mark.guarantee("G-HOST-26")
@@ -152,6 +156,14 @@ def _raises() -> None:
     raise RuntimeError(SECRET)
 
 
+def _raises_what_iterators_end_with() -> None:
+    raise StopIteration(SECRET)
+
+
+def _wants_to_end_the_process() -> None:
+    sys.exit(SECRET)
+
+
 async def _raises_async() -> None:
     raise OSError(SECRET)
 
@@ -165,7 +177,13 @@ async def _own_timeout() -> None:
 
 
 @pytest.mark.guarantee("G-HOST-23")
-@pytest.mark.parametrize("function", [_raises, _raises_async, _cancels_itself, _own_timeout])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *[_raises, _raises_what_iterators_end_with, _wants_to_end_the_process],
+        *[_raises_async, _cancels_itself, _own_timeout],
+    ],
+)
 @pytest.mark.parametrize("effect", ["read", "write"])
 def test_a_tool_that_fails_is_a_result_and_what_it_said_is_in_the_log_alone(
     function: Callable[[], object], effect: str, caplog: pytest.LogCaptureFixture
@@ -214,6 +232,41 @@ def test_a_sync_tool_that_hangs_is_a_result_though_nothing_can_stop_it() -> None
     came = run(work())
     assert isinstance(came, ToolFailed)
     assert came.code == "timed_out"
+
+
+HANGING = """
+import asyncio, threading
+from concurrent.futures import ThreadPoolExecutor
+from engine_assistant.host import ToolCall, ToolRegistry, tool
+from tests.host.test_registry import STEP
+
+@tool(effect="read", approval="never", timeout=0.01)
+def hang() -> None:
+    threading.Event().wait()
+
+@tool(effect="read", approval="never")
+def look() -> str:
+    return "seen"
+
+async def work() -> None:
+    tools, loop = ToolRegistry([hang, look]), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    for name in ("hang", "hang", "look"):
+        print(await tools.execute(ToolCall(name, {}), STEP))
+    print(len(await loop.getaddrinfo("127.0.0.1", 80)) > 0)
+
+asyncio.run(work())
+"""
+
+
+@pytest.mark.guarantee("G-HOST-69")
+def test_sync_tools_that_hang_keep_nobody_waiting_not_even_the_end_of_the_process() -> None:
+    done = python(HANGING)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.partition("(")[0] for line in done.stdout.splitlines()] == [
+        *["ToolFailed"] * 2,
+        *["ToolReturned", "True"],
+    ]
 
 
 @pytest.mark.guarantee("G-HOST-23")
