@@ -125,6 +125,11 @@ class Draft:
         """Return one person's approval of the call's current request."""
         return next((row for row in self.approvals_of(call) if row.approver_id == person), None)
 
+    def input(self, input_id: str) -> InputRow | None:
+        """Return one message as it would stand now."""
+        row = self._rows.get((InputRow, self.thread.tenant_id, self.thread.id, input_id))
+        return row if isinstance(row, InputRow) else None
+
     def queued_inputs(self) -> list[InputRow]:
         """Return the messages that wait, in the order in which they open turns."""
         found = [

@@ -19,7 +19,7 @@ from engine_assistant.model.rows import InputRow, Plan, ThreadRow
 from engine_assistant.model.views import MessageReceipt
 from engine_assistant.rules.closing import close_calls
 from engine_assistant.rules.draft import Draft
-from engine_assistant.rules.queue import begin_turn, enqueue
+from engine_assistant.rules.queue import begin_turn, enqueue, open_next
 from engine_assistant.rules.turns import end_or_ask, refuse_closed
 
 __all__ = ["is_over", "message_digest", "repeated_message", "send_message"]
@@ -100,6 +100,10 @@ def send_message(
             priority=Priority.NEXT if urgent else command.priority,
         )
         row = enqueue(draft, row, message, coalesce=command.coalesce)
+        if draft.thread.turn_state is TurnState.IDLE:
+            # It ended the turn, and somebody who was to be next before it opens.
+            open_next(draft)
+            row = draft.input(row.id) or row
     return draft.plan(_receipt(row))
 
 
@@ -110,13 +114,20 @@ def _may_open(draft: Draft, command: SendMessage) -> bool:
         return True
     if thread.turn_state is TurnState.AWAITING:
         in_vain = all(draft.has_lapsed(call) for call in draft.waiting_calls())
-        behind = thread.queued > 0 and command.when_busy in _IN_LINE
-        if command.supersede_approvals or (in_vain and not behind):
+        if command.supersede_approvals or (in_vain and not _is_behind(draft, command)):
             close_calls(draft, Ending.SUPERSEDED, "superseded")
             return True
     if command.when_busy is WhenBusy.REFUSE:
         raise _busy(thread)
-    return command.when_busy is WhenBusy.INTERRUPT and end_or_ask(draft).ended
+    stops = command.when_busy is WhenBusy.INTERRUPT and end_or_ask(draft).ended
+    return stops and not _is_behind(draft, command)
+
+
+def _is_behind(draft: Draft, command: SendMessage) -> bool:
+    """Return whether somebody who waits already goes before the message."""
+    if command.when_busy is WhenBusy.INTERRUPT:
+        return any(row.priority is Priority.NEXT for row in draft.queued_inputs())
+    return command.when_busy in _IN_LINE and draft.thread.queued > 0
 
 
 def _busy(thread: ThreadRow) -> Conflict:

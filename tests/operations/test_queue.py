@@ -456,6 +456,27 @@ def test_a_message_ends_a_turn_that_nobody_runs_and_opens_the_next(
     assert list(stage.assistant.doctor()) == []
 
 
+@pytest.mark.guarantee("G-QUEUE-08")
+@pytest.mark.parametrize("lapsed", [True, False])
+@pytest.mark.parametrize("coalesce", [True, False])
+def test_of_two_that_interrupt_the_first_is_first(
+    stage: Stage, *, lapsed: bool, coalesce: bool
+) -> None:
+    run = stage.open_turn()
+    say(stage, run, "no, stop", when_busy="interrupt")
+    if lapsed:
+        stage.propose(run, "c")
+        stage.ask(run, "c", expires_in=20)
+        stage.rest(run, "awaiting-approval")
+    stage.clock.forward(30)
+    receipt = say(stage, run, "hello?", when_busy="interrupt", coalesce=coalesce)
+    assert (receipt.state, receipt.turn) == (("opened", 2) if coalesce else ("queued", 0))
+    finish_all(stage, run)
+    turns = (2, 2) if coalesce else (2, 3)
+    assert said(stage, run) == [(1, "Hello"), (turns[0], "no, stop"), (turns[1], "hello?")]
+    assert list(stage.assistant.doctor()) == []
+
+
 @pytest.mark.guarantee("G-QUEUE-09")
 @pytest.mark.parametrize("when_busy", ["refuse", "queue", "steer", "interrupt"])
 def test_a_message_that_supersedes_goes_before_the_queue(stage: Stage, when_busy: str) -> None:

@@ -284,19 +284,25 @@ class Talk:
         if key is not None:
             self.keys[key] = len(self.messages)
         self.messages.append(said)
+        if self.turn_state == "idle":
+            self.move_up()
         return said, False
 
     def _makes_way(self, busy: str, *, supersede: bool) -> bool:
         if self.turn_state == "idle":
             return True
         if self.turn_state == "awaiting":
-            behind = busy in ("queue", "steer") and self.line() != []
-            if supersede or (not self.waits() and not behind):
+            if supersede or (not self.waits() and not self._is_behind(busy)):
                 self.end_calls("superseded")
                 return True
         if busy == "refuse":
             refuse("turn_in_progress" if self.turn_state == "open" else "approval_pending")
-        return busy == "interrupt" and self._stopped()
+        return busy == "interrupt" and self._stopped() and not self._is_behind(busy)
+
+    def _is_behind(self, busy: str) -> bool:
+        before = {"queue": self.line(), "steer": self.line()}
+        before["interrupt"] = [said for said in self.line() if said.urgent]
+        return bool(before.get(busy))
 
     def _stopped(self) -> bool:
         asked = self.stop
