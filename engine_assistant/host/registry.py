@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Final, cast, get_args
 
@@ -21,13 +22,15 @@ from engine_assistant.host.signature import ArgumentsRefused, Input, ToolContext
 from engine_assistant.host.tools import Approval, Tool
 from engine_assistant.host.watching import watched_tool
 from engine_assistant.model.codec import JsonRefused, JsonTooLarge, check_json, dumps
-from engine_assistant.model.limits import LIMITS
+from engine_assistant.model.limits import LIMITS, Limits
 
 __all__ = ["Card", "PreparedCall", "ToolRefused", "ToolRegistry"]
 
 RESULT_BYTES: Final = 64 * 1024
-# An event holds a result and a little beside it.
-_MOST_RESULT_BYTES: Final = LIMITS.event_bytes - 1024
+_BESIDE: Final = 1024
+"""What an event holds beside a result, in bytes at most."""
+
+_MOST_RESULT_BYTES: Final = LIMITS.event_bytes - _BESIDE
 
 _LOG: Final = logging.getLogger("engine_assistant.host")
 
@@ -104,6 +107,17 @@ class ToolRegistry:
         if not 1 <= result_bytes <= _MOST_RESULT_BYTES:
             raise ValueError(f"result_bytes must be between 1 and {_MOST_RESULT_BYTES}")
         self._result_bytes = result_bytes
+        self._limits = LIMITS
+
+    def within(self, limits: Limits) -> "ToolRegistry":
+        """Return these tools for a record with such limits: no result is more than it takes."""
+        if limits == self._limits:
+            return self
+        narrowed = copy(self)
+        narrowed._limits = limits  # noqa: SLF001 - ours
+        most = max(1, limits.event_bytes - _BESIDE)
+        narrowed._result_bytes = min(self._result_bytes, most)  # noqa: SLF001 - ours
+        return narrowed
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:
@@ -186,7 +200,12 @@ class ToolRegistry:
         """Return a result as it will be kept, or why it cannot be."""
         try:
             # No more of it is looked at than may be kept.
-            check_json(output, size=self._result_bytes)
+            check_json(
+                output,
+                depth=self._limits.nesting,
+                integer_digits=self._limits.integer_digits,
+                size=self._result_bytes,
+            )
         except JsonTooLarge:
             return self._too_large(one)
         except JsonRefused as refused:

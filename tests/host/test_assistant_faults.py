@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from engine_assistant import Caller
+from engine_assistant import Caller, Limits
 from engine_assistant.host import (
     Ask,
     AssistantMessage,
@@ -105,10 +105,11 @@ async def test_what_was_said_is_kept_when_the_calls_behind_it_are_refused(
         await rests_and_works(one, "validation_failed")
 
 
+@pytest.mark.guarantee("G-HOST-05")
 @in_loop
-async def test_a_call_where_the_model_had_to_speak_does_not_run(sqlite_url: str) -> None:
+async def test_a_call_where_the_model_had_to_speak_does_not_run(database_url: str) -> None:
     seen: list[object] = []
-    async with scene(sqlite_url) as one:
+    async with scene(database_url) as one:
         await one.say()
         host = one.host(answer("I look", TWICE), tools=[looking(seen)], max_steps=1)
         assert (await host.run_turn(one.thread_id)).ended is Ended.LIMIT
@@ -116,13 +117,21 @@ async def test_a_call_where_the_model_had_to_speak_does_not_run(sqlite_url: str)
         await rests_and_works(one)
 
 
+@pytest.mark.guarantee("G-HOST-03")
 @in_loop
-async def test_an_answer_that_was_cut_or_refused_ends_the_turn_by_its_name(sqlite_url: str) -> None:
-    for stop, ended in ((StopReason.MAX_TOKENS, "max-tokens"), (StopReason.REFUSAL, "refused")):
-        async with scene(sqlite_url) as one:
+async def test_an_answer_that_was_cut_or_refused_ends_the_turn_by_its_name(
+    database_url: str,
+) -> None:
+    seen: list[object] = []
+    for stop, ended, calls in (
+        (StopReason.MAX_TOKENS, "max-tokens", [TWICE]),
+        (StopReason.REFUSAL, "refused", []),
+    ):
+        async with scene(database_url) as one:
             await one.say()
-            host = one.host(answer("No", stop_reason=stop))
+            host = one.host(answer("No", *calls, stop_reason=stop), tools=[looking(seen)])
             assert (await host.run_turn(one.thread_id)).ended == ended
+            assert ("tool-input" in await one.types(), seen) == (False, [])
             assert [event.reason for event in await one.of("turn-finish")] == [ended]
             assert [event.stop_reason for event in await one.of("step-finish")] == [stop]
             await rests_and_works(one)
@@ -196,6 +205,43 @@ async def test_a_tool_that_misbehaves_is_a_result_and_the_turn_goes_on(
         assert "4711" not in failed.message
         (told,) = one.replays[-1].requests("model")[1].messages[-1].results
         assert (told.is_error, told.output["code"]) == (True, code)
+        await rests_and_works(one)
+
+
+DEEP: list[object] = []
+for _ in range(10):
+    DEEP = [DEEP]
+
+
+@pytest.mark.guarantee("G-HOST-24", "G-HOST-62")
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("x" * 5000, "result_too_large"),
+        (DEEP, "result_not_json"),
+        (10**30, "result_not_json"),
+        ("x" * 3000, None),
+    ],
+    ids=["long", "deep", "a number of many digits", "fits"],
+)
+@in_loop
+async def test_a_result_that_this_record_would_not_take_is_refused_before_it_is_asked_to(
+    database_url: str, output: object, code: str | None
+) -> None:
+    """A record with narrow limits: what was done is told, and the turn goes on."""
+
+    @tool(effect="write", approval="never")
+    async def give(order: int) -> object:
+        return output
+
+    narrow = Limits(event_bytes=4096, nesting=8, integer_digits=20)
+    async with scene(database_url, limits=narrow) as one:
+        await one.say()
+        host = one.host(answer(ToolCall("give", {"order": 1})), answer("I see."), tools=[give])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        assert [event.code for event in await one.of("tool-error")] == ([code] if code else [])
+        (told,) = one.replays[-1].requests("model")[1].messages[-1].results
+        assert told.is_error is (code is not None)
         await rests_and_works(one)
 
 

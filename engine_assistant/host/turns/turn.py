@@ -64,6 +64,7 @@ class Turn:
         self._holding = holding
         self._thread_id = holding.key["thread_id"]
         self._scribe = Scribe(holding, given.batching, given.assistant.limits)
+        self._tools = given.tools.within(given.assistant.limits)
         self._recording: Recording | None = None
         self._steps = 0
         self._rested = False
@@ -179,7 +180,7 @@ class Turn:
         doing = Doing(self._holding, self._steps)
         gate = Gate(
             self._holding,
-            given.tools,
+            self._tools,
             thread=thread,
             past=past,
             doing=doing,
@@ -189,7 +190,7 @@ class Turn:
         self._recording = recording = Recording(
             self._holding,
             self._scribe,
-            given.tools,
+            self._tools,
             past=past,
             gate=gate,
             doing=doing,
