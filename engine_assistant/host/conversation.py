@@ -93,7 +93,8 @@ class Conversation:
             raise ValueError("a conversation needs at least one message")
         if type(self.max_steps) is not int or self.max_steps < 1:
             raise ValueError("max_steps must be an int of at least 1")
-        if isinstance(self.tools, Tools) and isinstance(self.tools, BatchTools):
-            raise TypeError("tools must have execute or execute_all, not both")
+        one_by_one, together = isinstance(self.tools, Tools), isinstance(self.tools, BatchTools)
+        if self.tools is not None and one_by_one is together:
+            raise TypeError("tools must have execute or execute_all, and not both")
         if not self.resume and open_calls(self.messages):
             raise ValueError("calls are left without a result: give resume=True to run them")

@@ -489,13 +489,58 @@ def test_a_batch_must_answer_for_each_call() -> None:
         converse(model, tools=Batch(ToolReturned(1)))
 
 
-def test_tools_run_one_by_one_or_together_not_both() -> None:
-    class Both(Batch, SomeTools):
-        pass
+class Unable:
+    """Tools that nobody can run."""
 
-    model, _ = scripted(answer("Hi"))
+    definitions = (LOOK,)
+
+    def bind(self, call: ToolCall) -> ToolCall:
+        return call
+
+
+class Both(Batch, SomeTools):
+    pass
+
+
+@pytest.mark.guarantee("G-HOST-01")
+@pytest.mark.parametrize("tools", [Both(), Unable(), [LOOK], object()])
+def test_tools_that_could_not_run_are_refused_before_anything_is_asked(tools: object) -> None:
+    memory = Memory()
+    model, script = scripted(answer(call()))
     with pytest.raises(TypeError, match="not both"):
-        converse(model, tools=Both())
+        converse(model, tools=tools, hooks=memory)
+    assert (memory.trace, script.count("model")) == ([], 0)
+
+
+HOOKS = {
+    "next_messages": [],
+    "track": [],
+    "on_event": [],
+    "before_response": [],
+    "on_assistant_message": [],
+    "on_tool_results": ["run 1"],
+}
+
+
+@pytest.mark.guarantee("G-HOST-10")
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_error_of_a_hook_reaches_the_caller_and_nothing_more_starts(hook: str) -> None:
+    ran: list[str] = []
+
+    async def do(one: ToolCall) -> ToolOutcome:
+        ran.append(f"run {one.input['n']}")
+        return ToolReturned(None)
+
+    async def broken(*given: object) -> None:
+        raise LookupError(hook)
+
+    memory = Memory()
+    setattr(memory, hook, broken)
+    model, script = scripted(answer("I look.", call(n=1), call(n=2)), answer("never"))
+    with pytest.raises(LookupError, match=hook):
+        converse(model, tools=SomeTools(do), hooks=memory)
+    assert ran == HOOKS[hook]
+    assert script.count("model") == (0 if hook in {"next_messages", "track"} else 1)
 
 
 # ---------------------------------------------------------------- whatever the model does
