@@ -5,6 +5,7 @@ from importlib.util import find_spec
 _NEEDS = {
     "pydantic_ai": [
         "test_assistant_providers.py",
+        "test_assistant_wires.py",
         "test_faults.py",
         "test_recorded.py",
         "test_requests.py",

@@ -138,14 +138,23 @@ def test_a_providers_id_that_comes_again_is_sent_once() -> None:
     assert [one.content for one in parts if isinstance(one, ToolReturnPart)] == [1, 2, 3]
 
 
-def test_an_error_is_told_as_one_and_what_says_nothing_is_left_out() -> None:
-    message = answered("a")
-    failed = ToolResult(message.calls[0].call_id, {"code": "denied", "message": "No."}, True)
-    history = [HELLO, AssistantMessage(()), UserMessage("Hm?"), message, ToolMessage((failed,))]
+@pytest.mark.guarantee("G-HOST-47")
+def test_an_error_is_told_as_one_with_its_reason_and_what_says_nothing_is_left_out() -> None:
+    message = answered("a", "b")
+    denied = {"code": "denied", "message": "No."}
+    failed = [
+        ToolResult(one.call_id, told, is_error=True)
+        for one, told in zip(
+            message.calls, [denied, {**denied, "reason": "Too much."}], strict=True
+        )
+    ]
+    history = [HELLO, AssistantMessage(()), UserMessage("Hm?"), message, ToolMessage((*failed,))]
     sent = sent_messages(history, OURS)
     assert kinds(sent)[0] == ["user-prompt", "user-prompt"]
-    (returned,) = sent[-1].parts
-    assert (returned.outcome, returned.content) == ("failed", "denied: No.")
+    assert [(one.outcome, one.content) for one in sent[-1].parts] == [
+        ("failed", "denied: No."),
+        ("failed", "denied: No. Reason: Too much."),
+    ]
 
 
 def test_arguments_that_were_no_json_go_back_as_the_text_they_were() -> None:

@@ -97,8 +97,9 @@ def _returned(part: ToolCallPart, result: ToolResult | None) -> ToolReturnPart:
             part.tool_name, _NO_RESULT, tool_call_id=part.tool_call_id, outcome="interrupted"
         )
     match result:
-        case ToolResult(is_error=True, output={"code": str(code), "message": str(message)}):
-            told: JsonValue = f"{code}: {message}"
+        case ToolResult(is_error=True, output={"code": str(code), "message": str(message), **more}):
+            reason = more.get("reason")
+            told: JsonValue = f"{code}: {message}" + (f" Reason: {reason}" if reason else "")
         case _:
             told = result.output
     return ToolReturnPart(
