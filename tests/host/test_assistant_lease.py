@@ -455,6 +455,40 @@ async def test_stop_lets_the_tool_that_runs_finish_and_runs_no_other(database_ur
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-45", "G-HOST-55")
+@in_loop
+async def test_stop_lets_an_approved_call_that_runs_finish_and_claims_no_other(
+    database_url: str,
+) -> None:
+    done: list[int] = []
+
+    @tool(effect="write", approval="always")
+    async def refund(order: int) -> dict[str, int]:
+        await one.me.interrupt_turn(thread_id=one.thread_id)
+        done.append(order)
+        return {"refunded": order}
+
+    async with scene(database_url) as one:
+        await one.say()
+        calls = [ToolCall("refund", {"order": order}) for order in (1, 2)]
+        await one.host(answer(*calls), tools=[refund]).run_turn(one.thread_id)
+        for card in await one.cards():
+            await one.decide(card, approved=True)
+        host = one.host(tools=[refund], stale_after=LONG)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.INTERRUPTED
+        ended = (await one.bot.list_calls(thread_id=one.thread_id)).items
+        assert [call.state for call in ended] == ["done", "cancelled"]
+        assert (ended[0].result, done) == ({"output": {"refunded": 1}}, [1])
+        assert len(await one.of("execution-claimed")) == 1
+        await one.say("What became of it?")
+        host = one.host(answer("One of two."), tools=[refund])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        told = [r.output for m in request.messages if m.role == "tool" for r in m.results]
+        assert (told[0], told[1]["code"], done) == ({"refunded": 1}, "cancelled", [1])
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-55")
 @pytest.mark.parametrize("grouped", [False, True])
 @in_loop

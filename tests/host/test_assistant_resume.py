@@ -287,6 +287,34 @@ async def test_a_result_that_was_kept_is_used_again_and_only_the_model_is_asked(
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-46")
+@in_loop
+async def test_an_approved_call_that_ran_is_not_run_again_when_its_run_ends_before_the_model(
+    database_url: str,
+) -> None:
+    done: list[object] = []
+    silent = Barrier()
+    async with scene(database_url) as one:
+        await one.say()
+        tools = [refunding(done)]
+        await one.host(answer(ToolCall("refund", {"order": 7})), tools=tools).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        running = asyncio.create_task(one.host([silent], tools=tools).run_turn(one.thread_id))
+        await asyncio.to_thread(silent.reached.wait)
+        running.cancel()
+        await asyncio.wait({running})
+        silent.release()
+        assert (await one.turn_state(), len(done)) == ("open", 1)
+        host = one.host(answer("Done."), tools=tools)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        assert [r.output for r in request.messages[-1].results] == [{"refunded": 7}]
+        assert len(done) == len(await one.of("execution-claimed")) == 1
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-59")
 @in_loop
 async def test_an_answer_that_broke_off_is_asked_for_again_and_stays_in_the_log(
