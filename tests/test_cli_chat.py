@@ -163,24 +163,67 @@ def test_without_the_clients_it_says_what_to_install(url: str) -> None:
     assert "pip install 'engine-assistant[host]'" in done.stderr
 
 
+@pytest.mark.guarantee("G-CHAT-05", "G-SERVE-11")
+@needs_clients
+@pytest.mark.parametrize("command", ["chat", "host"])
+def test_a_key_that_is_missing_is_one_line_that_names_it(
+    url: str, tmp_path: Path, command: str
+) -> None:
+    without = {name: value for name, value in environment().items() if "API_KEY" not in name}
+    done = subprocess.run(
+        [*COMMAND, command, "--model", "anthropic:claude-sonnet-5", "--database", url],
+        env=without,
+        input="Hello\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert "needs the environment variable ANTHROPIC_API_KEY" in line
+    assert not (tmp_path / "chat.db").exists()
+
+
+@pytest.mark.guarantee("G-CHAT-05")
+@needs_clients
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+        ("openai-responses:gpt-5", "OPENAI_API_KEY"),
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_API_KEY"),
+        ("google:gemini-3-pro", "GOOGLE_API_KEY"),
+        ("groq:gpt-oss", "GROQ_API_KEY"),
+        ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("azure:gpt-5", "AZURE_OPENAI_ENDPOINT"),
+    ],
+)
+def test_each_provider_names_the_variable_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, model: str, variable: str
+) -> None:
+    for name in (variable, "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(AssistantError) as raised:
+        answering(model, None)
+    needs = f"The model {model} needs the environment variable {variable}."
+    assert raised.value.message == needs
+
+
 @pytest.mark.guarantee("G-CHAT-05")
 @needs_clients
 @pytest.mark.parametrize(
     ("key", "model", "line"),
     [
-        (None, "openai:gpt-5", "The model openai:gpt-5 needs the environment variable OPENAI_API"),
         ("", "openai:gpt-5", "Is its key in the environment?"),
         ("sk-4711", "nobody:x", "There is no model nobody:x."),
         ("sk-4711", "openai", "There is no model openai."),
     ],
 )
 def test_a_model_that_is_not_there_is_told(
-    monkeypatch: pytest.MonkeyPatch, key: str | None, model: str, line: str
+    monkeypatch: pytest.MonkeyPatch, key: str, model: str, line: str
 ) -> None:
-    if key is None:
-        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    else:
-        monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(AssistantError) as raised:
         answering(model, None)
     assert line in raised.value.message

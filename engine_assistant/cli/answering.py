@@ -16,7 +16,8 @@ __all__ = ["DEMO", "Answering", "answering"]
 DEMO: Final = "demo"
 """The name of what is no model."""
 
-_KEY: Final = re.compile(r"`([A-Z][A-Z0-9_]+)` environment variable")
+# Some providers name other ways between the variable and the word.
+_KEY: Final = re.compile(r"`([A-Z][A-Z0-9_]+)`.* environment variable")
 
 
 @dataclass(frozen=True, slots=True)
