@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import pytest
@@ -99,10 +99,14 @@ def test_an_empty_plan_is_refused() -> None:
         {"type": "timeout-before-first-byte"},
         {"type": "stream-cut", "after_bytes": -1},
         {"type": "stream-cut", "after_bytes": "1"},
+        {"type": "stream-cut", "after_bytes": 1.0},
+        {"type": "stream-cut"},
         {"type": "http-error", "status": 399},
         {"type": "http-error", "status": 600},
         {"type": "bad-json", "text": "x"},
+        {"type": "http-error", "status": 500.5},
         {"type": "slow", "tokens_per_second": 0, "text": "x"},
+        {"type": "slow", "tokens_per_second": -1, "text": "x"},
         {"type": "slow", "tokens_per_second": float("inf"), "text": "x"},
         {"type": "slow", "tokens_per_second": 5},
         {"type": "usage-missing", "text": None},
@@ -114,6 +118,28 @@ def test_an_empty_plan_is_refused() -> None:
 def test_a_step_out_of_bounds_or_with_an_unknown_key_is_refused(step: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         FaultPlan.model_validate({"steps": [{"type": "pass"}, step]})
+
+
+WHOLE: Sequence[Step] = (
+    Pass(),
+    ConnectionRefused(),
+    TimeoutBeforeFirstByte(milliseconds=1),
+    StreamCut(after_bytes=0),
+    HttpError(status=500),
+    BadJson(),
+    Slow(tokens_per_second=1, text=""),
+    UsageMissing(),
+)
+
+
+@pytest.mark.guarantee("G-KIT-05")
+def test_every_kind_of_step_refuses_a_key_that_it_does_not_know() -> None:
+    assert {type(step) for step in WHOLE} == set(get_args(Step))
+    for step in WHOLE:
+        given = step.model_dump()
+        assert FaultPlan.model_validate({"steps": [given]}).steps == (step,)
+        with pytest.raises(ValidationError, match="Extra inputs"):
+            FaultPlan.model_validate({"steps": [{**given, "afterwards": 1}]})
 
 
 @pytest.mark.guarantee("G-KIT-05")
