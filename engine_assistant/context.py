@@ -22,7 +22,7 @@ from engine_assistant.model.rows import MilestoneRow
 from engine_assistant.model.service import Milestone
 from engine_assistant.store.database import Database
 
-__all__ = ["Caller", "Clock", "Context", "Emit", "refuse_no_caller"]
+__all__ = ["Caller", "Clock", "Context", "Emit", "refuse_no_caller", "refuse_other_ids"]
 
 Clock = Callable[[], datetime]
 """Gives the time (aware). Called after the lock; the database's own clock is the default."""
@@ -36,6 +36,19 @@ def _is_id(value: object) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def refuse_other_ids(**named: object) -> None:
+    """Refuse what was given to name something and can be no id. None names nothing.
+
+    Raises:
+        ValidationFailed: it is not a string of 1 to 128 bytes.
+    """
+    for name, value in named.items():
+        if value is not None and not _is_id(value):
+            raise ValidationFailed(
+                f"The {name} must be a string of 1 to 128 bytes without NUL.", path=name
+            )
 
 
 class Emit(Protocol):

@@ -57,6 +57,9 @@ class Oversight:
             unrested: only those whose turn is not idle.
             limit: how many at most, 1 to 1,000.
             after: the (tenant, id) of the last one seen.
+
+        Raises:
+            ValidationFailed: the limit is another number, or a name can be no id.
         """
         asked = Survey(
             tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after

@@ -11,7 +11,14 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
-from engine_assistant.context import Caller, Clock, Context, Emit, refuse_no_caller
+from engine_assistant.context import (
+    Caller,
+    Clock,
+    Context,
+    Emit,
+    refuse_no_caller,
+    refuse_other_ids,
+)
 from engine_assistant.engines import BEGIN_OPTION, DEFERRED
 from engine_assistant.model.commands import Command
 from engine_assistant.model.errors import (
@@ -109,12 +116,12 @@ class Settings:
                 than that are excluded.
         """
         self.check_limit(limit)
+        given: Sequence[object] | None
         try:
-            pairs = _PAIRS.validate_python(list(islice(exclude, self.limits.page + 1)))
-        except (TypeError, ValidationError):
-            raise ValidationFailed(
-                "Exclude threads as (tenant, thread id) pairs.", path="exclude"
-            ) from None
+            given = list(islice(exclude, self.limits.page + 1))
+        except TypeError:
+            given = None
+        pairs = _pairs(given, "exclude")
         if len(pairs) > self.limits.page:
             raise ValidationFailed(f"Exclude at most {self.limits.page} threads.", path="exclude")
         rows = runnable(
@@ -126,9 +133,13 @@ class Settings:
         """Return threads of every tenant in key order.
 
         Raises:
-            ValidationFailed: the limit is not between 1 and the largest page.
+            ValidationFailed: the limit is not between 1 and the largest page, or what should name
+                a tenant or a thread can be no id.
         """
         self.check_limit(asked.limit)
+        refuse_other_ids(tenant=asked.tenant, thread_id=asked.thread_id)
+        if asked.after is not None:
+            _pairs([asked.after], "after")
         rows = survey(Database(connection, "", schema=self.schema), asked)
         names = tuple(Surveyed.model_fields)
         return [Surveyed(**{name: getattr(row, name) for name in names}) for row in rows]
@@ -147,6 +158,19 @@ class Settings:
             raise ValidationFailed(
                 f"The limit must be an int between 1 and {self.limits.page}.", path="limit"
             )
+
+
+def _pairs(given: object, path: str) -> list[tuple[str, str]]:
+    """Return what names threads of several tenants.
+
+    Raises:
+        ValidationFailed: it does not.
+    """
+    try:
+        return _PAIRS.validate_python(given)
+    except ValidationError:
+        pass
+    raise ValidationFailed("Threads are named by (tenant, thread id).", path=path)
 
 
 class Mode(Enum):

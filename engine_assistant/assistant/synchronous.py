@@ -213,6 +213,7 @@ class Assistant(Archives, Oversight):
 
         Raises:
             NotFound: there is no thread of this id.
+            ValidationFailed: a name can be no id.
         """
         with translated(), reading_engine(self.engine).connect() as connection:
             yield from examine(

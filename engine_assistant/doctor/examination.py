@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from engine_assistant.context import refuse_other_ids
 from engine_assistant.doctor import log, reading, rows, threads, turns
 from engine_assistant.doctor.compactions import Cuts
 from engine_assistant.doctor.derived import Derived
@@ -86,8 +87,10 @@ def examine(
 
     Raises:
         NotFound: there is no thread of this id.
-        ValidationFailed: the connection's transactions do not see one snapshot.
+        ValidationFailed: a name can be no id, or the connection's transactions do not see one
+            snapshot.
     """
+    refuse_other_ids(tenant=tenant, thread_id=thread_id)
     scope, totals = Scope(tenant, thread_id), _Totals()
     everywhere = Database(connection, "", schema=schema)
     after: Key | None = None

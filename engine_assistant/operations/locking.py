@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from engine_assistant.context import Context
+from engine_assistant.model.errors import ValidationFailed
 from engine_assistant.model.permissions import RUN, USE
 from engine_assistant.model.views import Thread
 from engine_assistant.operations.opening import lock
@@ -22,6 +23,8 @@ def lock_threads(ctx: Context, thread_ids: Iterable[str]) -> tuple[Thread, ...]:
         Raced: another transaction was in the way.
     """
     ctx.require((USE, RUN))
+    if not isinstance(thread_ids, Iterable):
+        raise ValidationFailed("Threads are named one by one.", path="thread_ids")
     ids = {GET_THREAD.parse({"thread_id": one}, ctx.limits).thread_id for one in thread_ids}
     owner = None if ctx.holds(RUN) else ctx.caller.principal
     with translated():
