@@ -14,6 +14,8 @@ from engine_assistant import Assistant, AssistantError, ValidationFailed
 from engine_assistant.cli.answering import answering
 from engine_assistant.model.service import Surveyed
 from engine_assistant.testing.faults import FaultPlan, FaultServer, HttpError, Pass, Slow, Step
+from engine_assistant.testing.recorded import RecordedServer
+from tests.host.wires import WIRES
 from tests.rig.command import COMMAND, environment
 from tests.rig.terminals import CTRL_C, CTRL_D, Terminal
 
@@ -140,6 +142,36 @@ def test_lines_are_messages_of_one_thread_and_a_failure_is_told(url: str, tmp_pa
     assert [one["messages"][-1]["content"] for one in asked] == ["one", "two"]
     assert asked[0]["tools"][0]["function"]["name"] == "find_order"
     assert kept(url)[0].turn == 2
+
+
+TILL = """
+from engine_assistant.host import ToolRegistry, tool
+
+def pays(said) -> str:
+    return f"pays {said['order']}"
+
+@tool(effect="write", approval="always", sensitive={"order"}, preview=pays)
+def refund(order: int) -> str:
+    return "paid"
+
+registry = ToolRegistry([refund])
+"""
+
+
+@pytest.mark.guarantee("G-HOST-25")
+@needs_clients
+def test_sensitive_arguments_are_shown_nowhere(url: str, tmp_path: Path) -> None:
+    (tmp_path / "till.py").write_text(TILL)
+    wire = WIRES["openai chat"]
+    words = ["--model", "openai-chat:gpt-5", "--tools", "till:registry", "--yes"]
+    with RecordedServer([wire.exchange(wire.calls), wire.exchange(wire.says("Done."))]) as server:
+        env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-test-4711"}
+        done = chat(url, *words, lines="Refund them", cwd=tmp_path, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count('refund {"order":"***"}') == 3
+    assert done.stdout.count("order     ***") == 3
+    assert done.stdout.count("It pays ***.") == 3
+    assert done.stdout.count('gave "paid"') == 3
 
 
 @pytest.mark.guarantee("G-CHAT-05")

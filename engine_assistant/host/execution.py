@@ -15,6 +15,7 @@ __all__ = [
     "BatchTools",
     "Data",
     "HostEvent",
+    "Masking",
     "Step",
     "ToolFailed",
     "ToolOutcome",
@@ -133,6 +134,15 @@ class BatchTools(Protocol):
 
     async def execute_all(self, calls: Sequence[ToolCall], step: Step) -> Sequence[ToolOutcome]:
         """Run the calls of one answer. Return one outcome for each, in their order."""
+        ...
+
+
+@runtime_checkable
+class Masking(Protocol):
+    """Tools that know what of their arguments nobody who looks on may see."""
+
+    def masked(self, call: ToolCall) -> ToolCall:
+        """Return the call as people may see it."""
         ...
 
 

@@ -23,6 +23,7 @@ from engine_assistant.host.execution import (
     AwaitingApproval,
     BatchTools,
     HostEvent,
+    Masking,
     Step,
     ToolFailed,
     ToolOutcome,
@@ -163,8 +164,13 @@ class _Loop:
 
     async def _consume(self, request: ModelRequest) -> ModelResult:
         given = self._given
+        tools: object = given.tools
         with watched_request(
-            given.observer, model=given.model, step=self._step.number, request=request
+            given.observer,
+            model=given.model,
+            step=self._step.number,
+            request=request,
+            masking=tools if isinstance(tools, Masking) else None,
         ) as watch:
             watch.result = result = await self._listen(request, watch.speaks)
         return result

@@ -1,7 +1,7 @@
 """What somebody who looks on is told: of a turn, of a request to the model, and of a tool's run.
 
 What was said stands in `request`, `input` and `result`, and nowhere else. Nothing private is there:
-no reasoning, and no provider's state.
+no reasoning, and no provider's state. Sensitive arguments are masked.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from engine_assistant.host.execution import (
 from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
 from engine_assistant.host.signature import ArgumentsRefused, Input, ToolContext
-from engine_assistant.host.tools import Approval, Tool
+from engine_assistant.host.tools import MASK, Approval, Tool
 from engine_assistant.host.watching import watched_tool
 from engine_assistant.model.codec import JsonRefused, JsonTooLarge, check_json, dumps
 from engine_assistant.model.limits import LIMITS, Limits
@@ -128,6 +128,14 @@ class ToolRegistry:
         """Return the tool of a name, if there is one."""
         return self._tools.get(name)
 
+    def masked(self, call: ToolCall) -> ToolCall:
+        """Return the call with its sensitive arguments masked, and unread ones altogether."""
+        one = self._tools.get(call.tool)
+        if one is None or not one.sensitive:
+            return call
+        shown = dict(one.masked(call.input)) if isinstance(call.input, dict) else MASK
+        return replace(call, input=shown)
+
     def bind(self, call: ToolCall) -> ToolCall:
         """Return the call with its bound input, or as it is if it cannot run."""
         prepared = self.prepare(call)
@@ -166,7 +174,7 @@ class ToolRegistry:
             tool=prepared.tool.name,
             call_id=call_id,
             step=step.number,
-            input=prepared.input,
+            input=dict(prepared.tool.masked(prepared.input)),
         ) as watch:
             outcome = await self._run(prepared, step)
             watch.result = result_of(call_id, outcome)

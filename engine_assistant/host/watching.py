@@ -13,8 +13,15 @@ from typing import TypeVar
 
 from engine_assistant import AssistantError, Conflict
 from engine_assistant.host.errors import ModelFailed
+from engine_assistant.host.execution import Masking
 from engine_assistant.host.interrupt import Interrupted
-from engine_assistant.host.messages import AssistantMessage, JsonValue, Message, ToolResult
+from engine_assistant.host.messages import (
+    AssistantMessage,
+    JsonValue,
+    Message,
+    ToolCall,
+    ToolResult,
+)
 from engine_assistant.host.model import Model, ModelRequest, ModelResult, NamedModel
 from engine_assistant.host.observing import (
     HostObserver,
@@ -85,10 +92,18 @@ def watched_turn(
 
 @contextmanager
 def watched_request(
-    observer: HostObserver | None, *, model: Model, step: int, request: ModelRequest
+    observer: HostObserver | None,
+    *,
+    model: Model,
+    step: int,
+    request: ModelRequest,
+    masking: Masking | None,
 ) -> Iterator[_RequestWatch]:
     """Let an observer look at a request. Note in the watch when it speaks, and its answer."""
     watch = _RequestWatch()
+
+    def shown(message: Message) -> Message:
+        return _shown(message, masking) if isinstance(message, AssistantMessage) else message
 
     def begun() -> RequestBegun:
         named = model if isinstance(model, NamedModel) else None
@@ -96,14 +111,14 @@ def watched_request(
             provider=None if named is None else named.provider,
             model=None if named is None else named.name,
             step=step,
-            request=replace(request, messages=tuple(map(_public, request.messages))),
+            request=replace(request, messages=tuple(map(shown, request.messages))),
         )
 
     def ended(seconds: float, raised: BaseException | None) -> RequestEnded:
         result, error = watch.result, raised
         if result is not None:
             error = raised or result.error
-            result = replace(result, message=result.message.public())
+            result = replace(result, message=_shown(result.message, masking))
         return RequestEnded(
             seconds=seconds, first_output=watch.first_output, result=result, error=_kind(error)
         )
@@ -155,8 +170,13 @@ def _watched(
                 tell(ended(time.perf_counter() - began, raised))
 
 
-def _public(message: Message) -> Message:
-    return message.public() if isinstance(message, AssistantMessage) else message
+def _shown(message: AssistantMessage, masking: Masking | None) -> AssistantMessage:
+    """Return a message without what is private, and without what its tools say is sensitive."""
+    public = message.public()
+    if masking is None:
+        return public
+    content = [masking.masked(b) if isinstance(b, ToolCall) else b for b in public.content]
+    return replace(public, content=tuple(content))
 
 
 def _kind(error: BaseException | None) -> str | None:

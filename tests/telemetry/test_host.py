@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from engine_assistant.host import (
+    MASK,
     AssistantMessage,
     Conversation,
     Ended,
@@ -267,6 +268,35 @@ async def test_content_is_in_spans_if_the_host_wants_it(sqlite_url: str, sdk: Sd
     assert told(ran, "tool.call.arguments") == {"said": f"say {SECRET}"}
     assert told(ran, "tool.call.result") == f"say {SECRET}"
     assert not [metric for metric in sdk.metrics() if SECRET in metric.to_json()]
+
+
+@pytest.mark.guarantee("G-HOST-25", "G-OTEL-07")
+@pytest.mark.parametrize("approved", [True, False])
+@in_loop
+async def test_sensitive_arguments_are_masked_also_if_the_host_wants_content(
+    sqlite_url: str, sdk: Sdk, approved: bool
+) -> None:
+    @tool(effect="write", approval="always", sensitive={"pin"})
+    async def pay(order: int, pin: str) -> int:
+        assert pin == SECRET
+        return order
+
+    async with scene(sqlite_url) as one:
+        await one.say()
+        looks = sdk.of_host(content=True)
+        # One as it should be, one with arguments that the tool does not take, and one unread.
+        calls = [
+            ToolCall("pay", {"order": 7, "pin": SECRET}),
+            ToolCall("pay", {"order": "seven", "pin": SECRET}),
+            ToolCall("pay", f'{{"pin": "{SECRET}"'),
+        ]
+        await one.host(answer(*calls), tools=[pay], observer=looks).run_turn(one.thread_id)
+        await one.decide((await one.cards())[0], approved=approved)
+        host = one.host(answer("Done."), tools=[pay], observer=looks)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+    told = "".join(span.to_json() for span in sdk.spans)
+    assert (SECRET in told, MASK in told) == (False, True)
+    assert len(sdk.named("execute_tool pay")) == approved
 
 
 class Notes(HostObserver):

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from engine_assistant.cli.demo.telling import card
 from engine_assistant.cli.screen import Screen, printable
-from engine_assistant.host import ToolRegistry
+from engine_assistant.host import ToolCall, ToolRegistry
 from engine_assistant.model import codec
 from engine_assistant.model.codec import JsonValue
 from engine_assistant.model.events import (
@@ -99,10 +99,7 @@ class Teller:
 
     def masked(self, tool: str, input: JsonValue) -> JsonValue:
         """Return an input as people may see it."""
-        known = self._tools.get(tool)
-        if known is None or not isinstance(input, dict):
-            return input
-        return dict(known.masked(input))
+        return self._tools.masked(ToolCall(tool, input)).input
 
     def say(self, text: str) -> None:
         """Say something that is not recorded."""

@@ -124,6 +124,10 @@ class Gate:
         """Return the call with the arguments that would run."""
         return self._registry.bind(call)
 
+    def masked(self, call: ToolCall) -> ToolCall:
+        """Return the call as people may see it."""
+        return self._registry.masked(call)
+
     async def execute(self, call: ToolCall, step: Step) -> ToolOutcome:
         """Run a call if it may run now, or say why it does not.
 
