@@ -43,6 +43,11 @@ class Screen:
         return not self.json and self.out.is_terminal and sys.stdin.isatty()
 
     @property
+    def bars(self) -> Console:
+        """Where something moves: standard error if that is a terminal, and nowhere else."""
+        return self.err if self.err.is_terminal else Console(quiet=True)
+
+    @property
     def width(self) -> int:
         """Columns that a paragraph or a frame may take."""
         return min(self.out.width, _WIDEST)

@@ -358,7 +358,7 @@ FAULTS: Sequence[tuple[Step, str]] = (
 def test_the_client_of_openai_meets_each_fault_as_what_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    import openai
+    openai = pytest.importorskip("openai")
 
     steps = [step for step, _ in FAULTS]
     with serving(*steps, Pass(text="Hello"), UsageMissing()) as server:

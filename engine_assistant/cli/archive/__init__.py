@@ -15,9 +15,8 @@ def bar(screen: Screen, unit: str) -> Progress:
         TaskProgressColumn(),
         TextColumn(f"{{task.fields[done]:,}} {unit}"),
         TimeElapsedColumn(),
-        console=screen.err,
+        console=screen.bars,
         transient=True,
-        disable=not screen.err.is_terminal,
     )
 
 

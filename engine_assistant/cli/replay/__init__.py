@@ -142,7 +142,6 @@ def _bar(screen: Screen) -> Progress:
         TaskProgressColumn(),
         TextColumn("{task.fields[done]} conversations"),
         TimeRemainingColumn(),
-        console=screen.err,
+        console=screen.bars,
         transient=True,
-        disable=not screen.err.is_terminal,
     )
