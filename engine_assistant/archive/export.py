@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from engine_assistant.archive.format import SUBJECT, THREAD, VERSION, ThreadFields
 from engine_assistant.archive.reading import Reader
 from engine_assistant.archive.sections import SECTIONS, Section
-from engine_assistant.archive.spool import Spool, new_spool
+from engine_assistant.archive.spool import Spool
 from engine_assistant.context import Context
 from engine_assistant.doctor import reading
 from engine_assistant.doctor.reading import Columns
@@ -48,7 +48,7 @@ def export_thread(ctx: Context, thread_id: str) -> Spool:
     Raises:
         PermissionDenied: the caller holds neither `use` nor `run`.
         NotFound: there is no such thread, or not for this caller.
-        Internal: the record cannot be archived.
+        Internal: the record cannot be archived, or there is no room for the archive.
     """
     ctx.require((USE, RUN))
     wanted = GET_THREAD.parse({"thread_id": thread_id}, ctx.limits).thread_id
@@ -57,11 +57,9 @@ def export_thread(ctx: Context, thread_id: str) -> Spool:
         thread = reading.thread_row(ctx.database, wanted)
         if thread is None or not may_read(ctx, str(thread["subject_id"])):
             raise not_found()
-        spool = unfinished.enter_context(new_spool())
+        spool = unfinished.enter_context(Spool())
         for line in lines_of(ctx.database, thread):
-            # One by one: `writelines` would look only at its end whether memory is enough.
             spool.write(line)
-        spool.seek(0)
         unfinished.pop_all()
     return spool
 

@@ -16,7 +16,7 @@ from engine_assistant.archive.format import (
 )
 from engine_assistant.archive.reading import Reader, head_of, parsed, refuse, typed
 from engine_assistant.archive.sections import Section
-from engine_assistant.archive.spool import new_spool
+from engine_assistant.archive.spool import Spool
 from engine_assistant.model.errors import Internal, ValidationFailed
 
 __all__ = ["Archive", "Unpacking"]
@@ -29,7 +29,7 @@ class Archive:
         """Begin after so many lines of the file."""
         self._before = before
         self._reader = Reader(before)
-        self._file = new_spool()
+        self._file = Spool()
 
     def take(self, line: bytes) -> bool:
         """Take the next line; return whether it was the last.
@@ -65,7 +65,6 @@ class Archive:
 
     def lines(self) -> Iterator[bytes]:
         """Give its lines, as they came."""
-        self._file.seek(0)
         yield from self._file
 
     def rows(self) -> Iterator[tuple[Section, Fields]]:
