@@ -100,7 +100,9 @@ def _drop_context(db: Database, plan: Plan[A]) -> None:
 def _apply(db: Database, change: Change) -> None:
     table = _TABLES[type(change.after)]
     if change.before is None:
-        db.execute(sa.insert(table), _values(change.after))
+        # A new row's key is its guard: in a strict isolation level a rule may not see who took it.
+        if not dialect_of(db.connection).insert_new(db, table, _values(change.after)):
+            raise _raced(table)
         return
     guards = tuple(name for name in _GUARDS if hasattr(change.before, name))
     _move(db, table, (change.before, change.after), key=change.before.KEY, guards=guards)
@@ -128,7 +130,11 @@ def _move(
         .values(changed)
     )
     if db.execute(statement).rowcount != 1:
-        raise Raced("The record changed under the lock. Roll back and try again.", table=table.name)
+        raise _raced(table)
+
+
+def _raced(table: sa.Table) -> Raced:
+    return Raced("The record changed under the lock. Roll back and try again.", table=table.name)
 
 
 def _values(row: Row | ThreadRow | MilestoneRow) -> dict[str, object]:

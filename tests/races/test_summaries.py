@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine_assistant import ConflictReason
+from engine_assistant import Assistant, Conflict, ConflictReason, Raced, make_engine
 from engine_assistant.model.views.history import Compaction, SeededThread
 from tests.rig.duels import Arena, Stop
 from tests.rig.logs import brief
@@ -190,3 +190,24 @@ def test_a_message_that_races_with_a_summary_of_the_seeds(arena: Arena, stop: St
     behind.refused(ConflictReason.STALE_HEAD)
     arena.does(compact(scene, 1, 2, 4))
     assert _told(arena, thread.id) == ["summary x", "user hello"]
+
+
+@pytest.mark.guarantee("G-RACE-22", "G-HIST-13")
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_in_a_stricter_isolation_two_summaries_race_and_do_not_break(
+    postgres_arena: Arena, level: str
+) -> None:
+    """A summary moves nothing that is locked, so the second does not see the first."""
+    arena = postgres_arena
+    scene = _talk(arena)
+    first, second = compact(scene, 1, 6, 6, "a"), compact(scene, 1, 4, 6, "b")
+    strict = make_engine(arena.url).execution_options(isolation_level=level)
+    try:
+        ahead, behind = arena.race(first, second, stop=Stop.WRITTEN, engine=strict)
+        assert ahead.get().n == 1
+        assert isinstance(behind.error, Raced)
+        with pytest.raises(Conflict) as refused:  # as whoever tries again is told
+            second.does(Assistant(strict).acting_as(second.caller))
+        assert refused.value.reason is ConflictReason.RANGE_REFUSED
+    finally:
+        strict.dispose()
