@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 from engine_assistant import Assistant, make_engine
 from engine_assistant.testing.databases import sqlite_file
@@ -128,11 +127,12 @@ def test_a_device_stays_what_it_is(file_url: str, file_record: Record) -> None:
         ["import", "-"],
     ],
 )
-def test_wrong_usage(given: list[str], tmp_path: Path) -> None:
+def test_wrong_usage(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from engine_assistant.cli.app import app
 
-    ran = CliRunner().invoke(app, [*given, "--database", f"sqlite:///{tmp_path / 'none.db'}"])
-    assert (ran.exit_code, ran.stdout) == (2, "")
+    with pytest.raises(SystemExit) as ended:
+        app([*given, "--database", f"sqlite:///{tmp_path / 'none.db'}"])
+    assert (ended.value.code, capsys.readouterr().out) == (2, "")
     assert list(tmp_path.iterdir()) == []
 
 
