@@ -18,6 +18,7 @@ from engine_assistant.host.execution import (
 )
 from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
+from engine_assistant.host.patience import Overdue, bounded
 from engine_assistant.host.signature import ArgumentsRefused, Input, ToolContext
 from engine_assistant.host.tools import MASK, Approval, Tool
 from engine_assistant.host.watching import watched_tool
@@ -188,19 +189,17 @@ class ToolRegistry:
             await step.emit(ToolProgress(call_id=prepared.call_id, payload=payload))
 
         context = ToolContext(call_id=prepared.call_id, step=step.number, report=report)
-        limit = asyncio.timeout(one.timeout)
         try:
-            async with limit:
-                output = await one.arguments.call(prepared.input, context)
+            output = await bounded(one.arguments.call(prepared.input, context), one.timeout)
         except ToolRefused as refused:
             return ToolFailed(refused.code, refused.message)
+        except Overdue:
+            return _failed(one, "timed_out", f"The tool took longer than {one.timeout:g} s.")
         except asyncio.CancelledError:
             if _being_cancelled():
                 raise
             return _broken(prepared)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the call has a result
-            if isinstance(error, TimeoutError) and limit.expired():
-                return _failed(one, "timed_out", f"The tool took longer than {one.timeout:g} s.")
+        except Exception:  # noqa: BLE001 - whatever it is, the call has a result
             return _broken(prepared)
         return self._admitted(one, output)
 

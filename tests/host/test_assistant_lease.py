@@ -43,6 +43,7 @@ from tests.host.assistants import (
     scene,
     until,
 )
+from tests.host.test_registry import Stubborn
 from tests.rig.wires import Wire
 
 # Short enough to see beats and the end of trust, long enough for a machine that is busy elsewhere.
@@ -158,6 +159,34 @@ async def test_a_tool_that_runs_when_the_lease_is_lost_is_cancelled(database_url
         report = await host.run_turn(one.thread_id)
         assert (report.ended, report.unsettled, seen) == (Ended.LOST, (), ["cancelled"])
         assert (await one.types())[-1] == "call-closed"
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_a_run_that_lost_its_lease_stops_though_its_tool_does_not(database_url: str) -> None:
+    clock, stubborn = Clock(), Stubborn()
+
+    @tool(effect="write", approval="never", timeout=None)
+    async def wait(context: ToolContext) -> None:
+        await take_over(one, clock)
+        await stubborn()
+        with pytest.raises(LeaseLost):
+            await context.report("still at it")
+        stubborn.told += 1
+
+    async with scene(database_url, clock=clock) as one:
+        await one.say()
+        host = one.host(answer(ToolCall("wait", {})), tools=[wait], stale_after=SHORT)
+        report = await host.run_turn(one.thread_id)
+        assert (report.ended, report.unsettled, stubborn.told) == (Ended.LOST, (), 1)
+        before = await one.types()
+        stubborn.let.set()
+
+        async def over() -> bool:
+            return stubborn.told == 2
+
+        await until(over)
+        assert await one.types() == before
 
 
 @pytest.mark.guarantee("G-HOST-53")

@@ -215,6 +215,50 @@ def test_a_tool_that_hangs_is_a_result_after_its_time(effect: str) -> None:
     assert ("may have taken effect" in came.message) is (effect != "read")
 
 
+class Stubborn:
+    """Work that does not stop when it is told to."""
+
+    def __init__(self) -> None:
+        self.began, self.let = asyncio.Event(), asyncio.Event()
+        self.told = 0
+
+    async def __call__(self) -> None:
+        self.began.set()
+        while not self.let.is_set():
+            try:
+                await self.let.wait()
+            except asyncio.CancelledError:
+                self.told += 1
+
+
+@pytest.mark.guarantee("G-HOST-14", "G-HOST-23")
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_tool_that_does_not_stop_when_it_is_told_to_keeps_nobody_waiting(
+    cancelled: bool,
+) -> None:
+    async def work() -> None:
+        stubborn = Stubborn()
+
+        @tool(effect="write", approval="never", timeout=None if cancelled else 0.01)
+        async def hang() -> None:
+            await stubborn()
+
+        running = asyncio.create_task(ToolRegistry([hang]).execute(call("hang"), STEP))
+        await stubborn.began.wait()
+        if cancelled:
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        else:
+            came = await running
+            assert isinstance(came, ToolFailed)
+            assert came.code == "timed_out"
+        assert stubborn.told == 1
+        stubborn.let.set()
+
+    run(work())
+
+
 @pytest.mark.guarantee("G-HOST-23")
 def test_a_sync_tool_that_hangs_is_a_result_though_nothing_can_stop_it() -> None:
     go = threading.Event()
