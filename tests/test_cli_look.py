@@ -7,6 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from engine_assistant import RUN, USE, Assistant, Caller, Operations
+from engine_assistant.cli.demo.telling import card
+from engine_assistant.cli.screen import Screen
+from engine_assistant.model import codec
 from tests.rig.command import COMMAND, on, told
 
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
@@ -181,6 +184,29 @@ def test_approving_from_the_terminal_approves_exactly_what_was_shown(
     again = told(database_url, "deny", waiting, "c1", "--as", "usr_alice", "--yes", "--json")
     assert again.code == 1
     assert again.rows[-1]["ok"] is False
+
+
+@pytest.mark.guarantee("G-CLI-21", "G-CLI-26")
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_card_shows_all_that_would_run(
+    me: Operations, waiting: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However narrow it is, and in the column of values: a line may not look like another field."""
+    names = [f"customer-{n:04}" for n in range(40)]
+    asked = {"names": names, f"order {EVIL}": "x", "asks": "nobody " * 9}
+    (view,) = me.list_approvals(thread_id=waiting).items
+    monkeypatch.setenv("COLUMNS", str(width))
+    screen = Screen(json=False)
+    with screen.out.capture() as shown:
+        card(screen, view.model_copy(update={"input": asked}))
+    lines = shown.get().splitlines()
+    assert {len(line) for line in lines} == {width}
+    assert not {"\x1b", "\x07"} & set(shown.get())
+    (row,) = (line for line in lines if line.startswith("| asks") and "nobody" in line)
+    start = row.index("nobody")
+    values = "".join(line[start:-2].rstrip() for line in lines[1:-1])
+    assert values.startswith(codec.dumps(names))
+    assert values.count("nobody") == 9
 
 
 @pytest.mark.guarantee("G-CLI-22")

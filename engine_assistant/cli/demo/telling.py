@@ -5,6 +5,7 @@ from typing import Final
 
 from rich.box import ASCII, ROUNDED
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from engine_assistant.cli.demo.story import Refusal
@@ -38,6 +39,8 @@ from engine_assistant.model.views import ApprovalView
 __all__ = ["card", "refusals", "timeline", "told"]
 
 _DIGITS: Final = 12
+_LABEL: Final = 9
+_FRAME: Final = 4
 _WIDTH: Final = 60
 
 
@@ -51,17 +54,28 @@ def card(screen: Screen, view: ApprovalView) -> None:
         ("expires", _left(view.expires_at)),
         ("digest", f"{view.digest[:_DIGITS]}… binds exactly this, and nothing else"),
     ]
-    text = Text("\n").join(Text.assemble((f"{name:<10}", "dim"), value) for name, value in lines)
     frame = Panel(
-        text,
-        title=f"Approval needed: {view.operation}",
+        _columns(lines, screen.width - _FRAME),
+        title=Text(f"Approval needed: {printable(view.operation)}"),
         title_align="left",
         border_style="yellow",
         width=screen.width,
         box=ROUNDED if screen.out.is_terminal else ASCII,
     )
     if not screen.json:
-        screen.out.print(frame)
+        screen.out.print(frame, soft_wrap=False)
+
+
+def _columns(lines: list[tuple[str, str]], width: int) -> Table:
+    """Return names and values side by side, folded and never cut: all of it is what is approved."""
+    longest = max(len(name) for name, _ in lines)
+    label = min(max(longest, _LABEL), width // 3)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=label, overflow="fold", style="dim")
+    table.add_column(width=width - label - 1, overflow="fold")
+    for name, value in lines:
+        table.add_row(Text(printable(name)), Text(printable(value)))
+    return table
 
 
 def _left(expires_at: str) -> str:
@@ -74,7 +88,7 @@ def _left(expires_at: str) -> str:
 
 
 def _plain(value: JsonValue) -> str:
-    return printable(value if isinstance(value, str) else codec.dumps(value))
+    return value if isinstance(value, str) else codec.dumps(value)
 
 
 def refusals(screen: Screen, found: list[Refusal]) -> None:
