@@ -53,13 +53,14 @@ def shown(url: str) -> str:
     """Return the address as it may be printed: no password, and nothing else that may be one."""
     try:
         address = sa.make_url(url)
+        query = {key: address.query[key] for key in _SHOWN if key in address.query}
+        address = address.set(query=query)
+        path = _file(address)
+        if path is not None:
+            address = address.set(database=str(path.absolute()))
+        return address.render_as_string(hide_password=True)
     except (sa.exc.ArgumentError, ValueError):
         return "an address that cannot be read"
-    address = address.set(query={key: address.query[key] for key in _SHOWN if key in address.query})
-    path = _file(address)
-    if path is not None:
-        address = address.set(database=str(path.absolute()))
-    return address.render_as_string(hide_password=True)
 
 
 def absent_file(url: str) -> bool:

@@ -9,9 +9,9 @@ from typing import Final, NoReturn
 import typer
 
 from engine_assistant.cli.screen import Screen
-from engine_assistant.model.errors import AssistantError, Conflict, Unavailable
+from engine_assistant.model.errors import AssistantError, Conflict, Internal, Unavailable
 
-__all__ = ["HELP", "ExitCode", "end"]
+__all__ = ["HELP", "ExitCode", "end", "unprinted"]
 
 
 # A wrong value of these is wrong usage; of others, what the engine refused.
@@ -49,13 +49,39 @@ def end(body: Callable[[Screen], ExitCode], *, json: bool, stopped: str = "Stopp
     except KeyboardInterrupt:
         screen.error(stopped)
         code = ExitCode.STOPPED
-    except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # Whoever read the output has gone.
+        _let_go_of_output()
         code = ExitCode.FAILED
+    except OSError as error:  # A full disk, a file that is not there: this machine's, not ours.
+        code = _tell_if_possible(screen, Internal(_words(error), error=type(error).__name__))
     except AssistantError as error:
         code = _tell(screen, error)
     raise typer.Exit(int(code))
+
+
+def unprinted(error: OSError) -> int:
+    """Say why nothing can be printed, and return the exit code."""
+    _let_go_of_output()
+    Screen(json=False).error(_words(error))
+    return int(ExitCode.FAILED)
+
+
+def _tell_if_possible(screen: Screen, error: AssistantError) -> ExitCode:
+    try:
+        return _tell(screen, error)
+    except OSError:  # It is standard output itself that takes nothing.
+        _let_go_of_output()
+    return _tell(screen, error)
+
+
+def _let_go_of_output() -> None:
+    """Throw away what could not be written: the interpreter must not try to flush it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _words(error: OSError) -> str:
+    what = error.strerror or type(error).__name__
+    return f"{what}." if error.filename is None else f"{error.filename}: {what}."
 
 
 def _tell(screen: Screen, error: AssistantError) -> ExitCode:
@@ -66,6 +92,7 @@ def _tell(screen: Screen, error: AssistantError) -> ExitCode:
         message = "The database did not answer. Is it running, and is the address right?"
     if screen.json:
         screen.data({"ok": False, "error": error.to_dict() | {"message": message}})
+    sys.stdout.flush()
     name = error.reason.value if isinstance(error, Conflict) else error.code
     screen.error(f"{name}: {message}")
     if extra or isinstance(error, Unavailable):

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +22,11 @@ def long_thread(engine: sa.Engine) -> tuple[Record, str]:
     return record, story.rest().thread_id
 
 
+def _full(*_: object, **__: object) -> BinaryIO:
+    """Answer a file that takes no byte."""
+    return Path(os.devnull).open("rb")
+
+
 @pytest.mark.guarantee("G-ARCH-25")
 @pytest.mark.parametrize("folder", ["missing", "full"])
 def test_no_room_on_the_way(
@@ -31,8 +37,8 @@ def test_no_room_on_the_way(
     assert len(archive) > 1024 * 1024
     if folder == "missing":
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    else:  # What takes no byte.
-        monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: Path(os.devnull).open("rb"))
+    else:
+        monkeypatch.setattr(tempfile, "TemporaryFile", _full)
     with pytest.raises(Internal) as out:
         next(record.assistant.export_thread(keeper(), thread_id=thread_id))
     with pytest.raises(Internal) as into:

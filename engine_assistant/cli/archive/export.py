@@ -4,13 +4,13 @@ import hashlib
 import os
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from engine_assistant import Assistant
+from engine_assistant import Assistant, Internal
 from engine_assistant.cli.archive import bar, counted
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.look import auditor, located, looked_at
@@ -80,18 +80,26 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
     """Open what takes the archive. A file has its name only when it is whole."""
     if output is None:
         yield sys.stdout.buffer
+        # Before anybody is told that all is written.
+        sys.stdout.buffer.flush()
         return
     if output.exists() and not output.is_file():  # A device or a pipe.
         with output.open("wb") as file:
             yield file
         return
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
+    # Of a name that is no longer than any other.
+    unfinished = output.with_name(f".{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
+        file = unfinished.open("wb")
+    except OSError as error:
+        raise Internal(f"{output} cannot be written: {error.strerror}.") from None
+    try:
+        with file:
             yield file
         unfinished.replace(output)
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _conclude(screen: Screen, wanted: Wanted, given: _Given, digest: str) -> None:

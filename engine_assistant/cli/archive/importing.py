@@ -56,10 +56,9 @@ def bring_in(screen: Screen, url: str, order: Order) -> ExitCode:
                 progress.update(task, advance=size, done=totals.imported + totals.already)
 
             for path in order.files:
-                with _opened(path) as file:
-                    pieces = _pieces(file, read)
-                    taken = assistant.import_threads(caller, pieces, cancel_open=order.cancel_open)
-                    _report(screen, totals, path, taken)
+                pieces = _pieces(path, read)
+                taken = assistant.import_threads(caller, pieces, cancel_open=order.cancel_open)
+                _report(screen, totals, path, taken)
     _conclude(screen, url, order, totals)
     return ExitCode.FAILED if totals.refused else ExitCode.GOOD
 
@@ -133,11 +132,21 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
         yield file
 
 
-def _pieces(file: BufferedReader, read: Callable[[int], None]) -> Iterator[bytes]:
-    # What is there, and not all that was asked for: a pipe may be slow.
-    while piece := file.read1(_PIECE):
-        read(len(piece))
-        yield piece
+def _pieces(path: Path, read: Callable[[int], None]) -> Iterator[bytes]:
+    """Give a file in pieces.
+
+    Raises:
+        ValidationFailed: it cannot be read, or not to its end.
+    """
+    try:
+        with _opened(path) as file:
+            # What is there, and not all that was asked for: a pipe may be slow.
+            while piece := file.read1(_PIECE):
+                read(len(piece))
+                yield piece
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ValidationFailed(f"The file cannot be read: {why}.", path="lines") from None
 
 
 def _size(files: Sequence[Path]) -> int | None:

@@ -19,12 +19,19 @@ _PATIENCE = 10.0
 
 
 def relay(screen: Screen, url: str, *, to: str, once: bool, every: float) -> ExitCode:
-    """Drain the outbox until it is empty (`once`), or for ever."""
-    handler = _handler(to)
+    """Drain the outbox until it is empty (`once`), or for ever.
+
+    Raises:
+        OSError: standard output takes nothing any more.
+    """
+    printer = _Printer()
+    handler = _handler(to, printer)
     failed = False
     with looked_at(url) as assistant:
         while True:
             drained = assistant.drain_outbox(handler)
+            if printer.lost is not None:
+                raise printer.lost
             for failure in drained.failures:
                 screen.error(
                     f"{failure.thread_id}: milestone {failure.n} was not taken"
@@ -38,26 +45,40 @@ def relay(screen: Screen, url: str, *, to: str, once: bool, every: float) -> Exi
             time.sleep(every)
 
 
-def _handler(to: str) -> Callable[[Milestone], None]:
+class _Printer:
+    """Writes milestones to standard output, and remembers when it took nothing any more."""
+
+    def __init__(self) -> None:
+        self.lost: OSError | None = None
+
+    def __call__(self, milestone: Milestone) -> None:
+        try:
+            sys.stdout.write(_text(milestone) + "\n")
+            sys.stdout.flush()
+        except OSError as error:
+            self.lost = error
+            raise
+
+
+def _handler(to: str, printer: _Printer) -> Callable[[Milestone], None]:
     """Return what takes a milestone.
 
     Raises:
         ValidationFailed: it is neither `stdout` nor an http(s) URL.
     """
     if to == "stdout":
-        return _print
-    if urlsplit(to).scheme not in ("http", "https"):
+        return printer
+    try:
+        address = urlsplit(to)
+    except ValueError:
+        address = urlsplit("")
+    if address.scheme not in ("http", "https"):
         raise ValidationFailed("--to must be stdout, or an http or https URL.", path="to")
     return lambda milestone: _post(to, milestone)
 
 
 def _text(milestone: Milestone) -> str:
     return json_module.dumps(milestone.model_dump(mode="json"))
-
-
-def _print(milestone: Milestone) -> None:
-    sys.stdout.write(_text(milestone) + "\n")
-    sys.stdout.flush()
 
 
 def _post(url: str, milestone: Milestone) -> None:
