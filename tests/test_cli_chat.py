@@ -296,7 +296,8 @@ def test_ctrl_c_at_a_card_leaves_it_waiting_and_it_is_shown_again(url: str) -> N
         first.see("[y/N]")
         first.type(CTRL_C)
         assert first.end() == 130
-        assert "Stopped. A turn that was not over goes on when you start again." in first.shown
+        assert "\nA turn is not over: the same command goes on with it.\n" in first.shown
+        assert first.shown.endswith("\nerror: Stopped.\n")
         assert "Traceback" not in first.shown
     thread, _ = kept(url)
     assert thread.turn_state == "awaiting"
@@ -313,16 +314,21 @@ def test_ctrl_c_at_a_card_leaves_it_waiting_and_it_is_shown_again(url: str) -> N
         second.see("you: ")
         second.type(b"/quit\n")
         assert second.end() == 0
+        assert "the same command with --thread and this id." in second.shown
     assert joined(kept(url)[1]) == [*ASKED, *APPROVED, *TOLD]
 
 
 @pytest.mark.guarantee("G-CHAT-01")
-@pytest.mark.parametrize("typed", [b"yes please\n", b"/stop\n"])
-def test_only_a_yes_is_a_yes(url: str, typed: bytes) -> None:
+@pytest.mark.parametrize("typed", [b"no\n", b"\n", b"/stop\n"])
+def test_only_a_yes_is_a_yes_and_what_is_neither_is_asked_again(url: str, typed: bytes) -> None:
     with Terminal("chat", "--model", "demo", "--database", url) as terminal:
         terminal.see("you: ")
         terminal.type(b"Hello\n")
         terminal.see("[y/N]")
+        terminal.type(b"yes please\n/help\n")
+        for _ in range(2):
+            terminal.see("Say y or n first")
+            terminal.see("[y/N]")
         terminal.type(typed)
         terminal.see("you: ")
         terminal.type(CTRL_D)
@@ -350,7 +356,7 @@ def test_ctrl_c_while_it_speaks_gives_the_turn_to_whoever_comes_next(url: str) -
         assert (thread.turn_state, thread.run_id) == ("open", None)
         with Terminal(*words, env=endpoint(server)) as second:
             second.see("you: Count")
-            second.see("Here I am.")
+            second.see("\nassistant: Here I am.")
             second.see("you: ")
             second.type(CTRL_D)
             assert second.end() == 0

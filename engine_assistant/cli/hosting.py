@@ -71,11 +71,7 @@ def chat(
     from engine_assistant.cli.chat import chat as body
 
     order = Order(model=model, tools=tools, system=system, thread=thread, approve=yes)
-    end(
-        lambda screen: body(screen, database, order),
-        json=json,
-        stopped="Stopped. A turn that was not over goes on when you start again.",
-    )
+    end(lambda screen: body(screen, database, order), json=json)
 
 
 def host(

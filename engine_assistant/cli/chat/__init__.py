@@ -29,6 +29,8 @@ _ROBOT: Final = Caller(tenant=_TENANT, principal="sys_assistant", permissions={R
 _STALE_AFTER: Final = 5.0
 """Seconds: whoever starts again after a crash does not want to wait for long."""
 
+_AT_REST: Final = "To go on with it: the same command with --thread and this id."
+_NOT_OVER: Final = "A turn is not over: the same command goes on with it."
 _COMMANDS: Final = "/stop ends what it is doing, /quit or Ctrl-D leaves."
 
 
@@ -83,7 +85,7 @@ async def _chat(screen: Screen, url: str, order: Order, using: Answering) -> Exi
         finally:  # Also after Ctrl-C.
             teller.pause()
             screen.say(f"Kept in {shown(url)} as thread {thread.id}.", "dim")
-            screen.say("To go on with it: the same command with --thread and this id.", "dim")
+            screen.say(_AT_REST if talk.at_rest else _NOT_OVER, "dim")
         if screen.json:
             screen.data({"ok": code is ExitCode.GOOD, "thread_id": thread.id})
     return code

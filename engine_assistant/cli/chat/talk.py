@@ -23,6 +23,7 @@ _STOP: Final = "/stop"
 _QUIT: Final = "/quit"
 _COMMAND: Final = re.compile(r"/\w*")
 _YES: Final = frozenset({"y", "yes"})
+_NO: Final = frozenset({"", "n", "no"})
 
 
 class _Left(Exception):
@@ -65,6 +66,8 @@ class Talk:
         self._thread_id = thread_id
         self._approve = approve
         self._seen = 0
+        self.at_rest = True
+        """Whether no turn was left that is not over, as far as is known."""
         self._refused = False
         self._looking_on = False
 
@@ -94,9 +97,12 @@ class Talk:
         self._teller.pause()
         if self._screen.interactive:
             self._screen.out.print(prompt, end="", style="green", markup=False)
-        line = await self._lines.next()
-        if line is None and self._screen.interactive:
-            self._screen.say()
+        line = None
+        try:
+            line = await self._lines.next()
+        finally:
+            if line is None and self._screen.interactive:  # Nobody has ended the line, or Ctrl-C.
+                self._screen.say()
         return None if line is None else line.strip()
 
     async def _send(self, text: str, when_busy: str = "refuse") -> None:
@@ -105,6 +111,7 @@ class Talk:
             self._teller.error(f"no such command: {text}; there are {_STOP} and {_QUIT}")
             return
         try:
+            self.at_rest = False
             await self._me.send_message(thread_id=self._thread_id, text=text, when_busy=when_busy)
         except AssistantError as error:
             self._refused = not self._screen.interactive
@@ -117,7 +124,8 @@ class Talk:
         while True:
             thread = await self._me.get_thread(thread_id=self._thread_id)
             await self._follow()
-            if thread.turn_state is TurnState.IDLE:
+            self.at_rest = thread.turn_state is TurnState.IDLE
+            if self.at_rest:
                 return
             cards = await self._cards() if thread.turn_state is TurnState.AWAITING else []
             if not cards or not await self._decide(cards[0]):
@@ -214,14 +222,10 @@ class Talk:
                     " give --yes or --no. Lines that still waited to be read were not sent."
                 )
                 raise _Left(ExitCode.FAILED)
-            await self._hear()  # what was typed before the card was shown is no answer to it
-            line = await self._ask("Approve? [y/N] ")
-            if line is None or line == _QUIT:
-                raise _Left(ExitCode.GOOD)
-            if line == _STOP:
+            approved = await self._answer()
+            if approved is None:
                 await self._stop()
                 return True
-            approved = line.lower() in _YES
         try:
             await self._me.resolve_approval(
                 thread_id=view.thread_id,
@@ -234,6 +238,24 @@ class Talk:
             self._teller.error(f"{error.reason.value}: {error.message}")
             return False
         return True
+
+    async def _answer(self) -> bool | None:
+        """Return what the person says to a card; None if it is that the turn must stop.
+
+        Raises:
+            _Left: the person leaves.
+        """
+        await self._hear()  # what was typed before the card was shown is no answer to it
+        while True:
+            line = await self._ask("Approve? [y/N] ")
+            if line is None or line == _QUIT:
+                raise _Left(ExitCode.GOOD)
+            if line == _STOP:
+                return None
+            if line.lower() in _YES | _NO:
+                return line.lower() in _YES
+            # A denial is for good: a message, or a slip, is none.
+            self._teller.say(f"Say y or n first; {_STOP} ends the turn, {_QUIT} lets it wait.")
 
     def _version(self, view: ApprovalView) -> str:
         """Return the version that would run now. If it is another, the call is asked about anew."""

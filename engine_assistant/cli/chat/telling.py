@@ -15,6 +15,7 @@ from engine_assistant.model.events import (
     CallClosed,
     Event,
     SeededMessage,
+    StepStart,
     TextDelta,
     ToolError,
     ToolInput,
@@ -66,10 +67,10 @@ class Teller:
                 self._line((f"{'you' if role == 'user' else role}: ", "green"), _kept(text))
             case TurnError(message=message, code=code):
                 self.error(f"{code}: {message}")
-            case TurnFinish(reason=reason):
+            case TurnFinish(reason=reason) if reason not in _QUIET:
+                self._line((f"  (the turn ended: {printable(reason)})", "dim"))
+            case StepStart() | TurnFinish():  # what broke off before it is a line of its own
                 self.pause()
-                if reason not in _QUIET:
-                    self._line((f"  (the turn ended: {printable(reason)})", "dim"))
 
     def _show_call(self, event: _OfCall) -> None:
         match event:
