@@ -50,10 +50,12 @@ def _telling(
 def compact(ctx: Context, command: Compact) -> Compaction:
     """Let a summary stand for a range of messages. The log is not touched."""
     locked = lock(ctx, command.thread_id)
-    effective = store.find_effective(ctx.database, command.thread_id)
-    first = rule.repeated_compaction(effective, command)
+    of = (command.from_seq, command.to_seq)
+    standing = store.find_standing(ctx.database, command.thread_id, of)
+    first = rule.repeated_compaction(standing, command)
     if first is not None:
         return first
+    effective = [row for row in standing if row.covered_by is None]
     rule.refuse_compaction(locked.thread, command)
     telling = _telling(ctx, command.thread_id, effective, locked.thread.last_seq)
     plan = rule.compact(locked.thread, locked.now, command, effective, telling)

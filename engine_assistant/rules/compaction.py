@@ -41,13 +41,18 @@ def gaps(effective: Sequence[CompactionRow], head: int) -> list[Range]:
     return found
 
 
-def repeated_compaction(effective: Sequence[CompactionRow], command: Compact) -> Compaction | None:
+def repeated_compaction(made: Sequence[CompactionRow], command: Compact) -> Compaction | None:
     """Answer again what was made before: the same range with the same summary.
 
-    Judged before the head, which may have moved since.
+    Judged before the head, which may have moved since, and also when another one covers it by now:
+    whoever asks for a lost answer must not take back what came later.
+
+    Args:
+        made: all summaries of the range, in the order in which they were made.
+        command: what is asked.
     """
     wanted = (command.from_seq, command.to_seq, command.summary)
-    for row in effective:
+    for row in made:
         if (row.from_seq, row.to_seq, row.summary) == wanted:
             return compaction_view(row, duplicate=True)
     return None

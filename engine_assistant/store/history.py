@@ -20,7 +20,7 @@ from engine_assistant.store.tables import compactions, events, threads, tool_cal
 __all__ = [
     "Summarised",
     "compaction_page",
-    "find_effective",
+    "find_standing",
     "find_summarised",
     "first_events",
     "read_ranges",
@@ -44,12 +44,13 @@ def _of(db: Database, thread_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(compactions.c.tenant_id == db.tenant, compactions.c.thread_id == thread_id)
 
 
-def find_effective(db: Database, thread_id: str) -> list[CompactionRow]:
-    """Return the summaries that no other one covers, in the order of their ranges."""
+def find_standing(db: Database, thread_id: str, of: tuple[int, int]) -> list[CompactionRow]:
+    """Return the summaries that no other one covers, and all that were made of one range."""
+    same = sa.and_(compactions.c.from_seq == of[0], compactions.c.to_seq == of[1])
     statement = (
         sa.select(compactions)
-        .where(_of(db, thread_id), compactions.c.covered_by.is_(None))
-        .order_by(compactions.c.from_seq)
+        .where(_of(db, thread_id), sa.or_(compactions.c.covered_by.is_(None), same))
+        .order_by(compactions.c.n)
     )
     return [row_of(CompactionRow, row) for row in db.rows(statement)]
 

@@ -254,6 +254,20 @@ def test_a_lost_answer_is_given_again(stage: Stage) -> None:
     assert dump(stage.engine) == before
 
 
+@pytest.mark.guarantee("G-HIST-14", "G-HIST-12")
+def test_a_lost_answer_takes_nothing_back_that_came_later(stage: Stage) -> None:
+    thread_id = _talk(stage)
+    first = _compact(stage, thread_id, 1, 13)
+    second = _compact(stage, thread_id, 1, 13, summary="Other words.")
+    again = _compact(stage, thread_id, 1, 13)
+    assert again == first.model_copy(update={"duplicate": True, "covered_by": second.n})
+    third = _compact(stage, thread_id, 1, 21, summary="All of it.")
+    again = _compact(stage, thread_id, 1, 13, summary="Other words.")
+    assert again == second.model_copy(update={"duplicate": True, "covered_by": third.n})
+    told = stage.bot.history(thread_id=thread_id).messages
+    assert [message.text for message in told if message.role == "summary"] == ["All of it."]
+
+
 @pytest.mark.guarantee("G-HIST-10")
 def test_a_range_or_a_summary_that_cannot_be_is_refused_before_the_lock(stage: Stage) -> None:
     thread_id = _talk(stage)
