@@ -4,6 +4,7 @@
 keeps it until its standard input ends.
 """
 
+import argparse
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -218,8 +220,10 @@ def _from_wheel(package: Path, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Start one, say where it is, and keep it until standard input ends."""
-    with start() as server:
+    """Start one, say where it is, and keep it until standard input ends or Ctrl-C."""
+    words = "Start a Postgres, print its URL and its process id, and keep it until the input ends."
+    argparse.ArgumentParser(description=words).parse_args()
+    with start() as server, suppress(KeyboardInterrupt):
         url = server.url.render_as_string(hide_password=False)
         sys.stdout.write(f"{url}\n{server.pid}\n")
         sys.stdout.flush()

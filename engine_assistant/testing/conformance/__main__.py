@@ -2,7 +2,10 @@
 
 import sys
 
-import pytest
+try:
+    import pytest
+except ModuleNotFoundError:
+    sys.exit("error: this needs an extra: pip install 'engine-assistant[testing]'")
 
 PACKAGE = "engine_assistant.testing.conformance"
 USAGE = f"usage: python -m {PACKAGE} MODULE:FACTORY [PYTEST ARGUMENT…]"
