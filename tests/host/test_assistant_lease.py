@@ -294,6 +294,66 @@ async def test_a_write_that_was_made_twice_is_trusted_from_its_first_try_on(
 
 @pytest.mark.guarantee("G-HOST-53")
 @in_loop
+async def test_no_tool_begins_when_the_time_is_over_by_which_that_was_recorded(
+    database_url: str,
+) -> None:
+    hours, done = Hours(), []
+
+    def meddle(ops: AsyncOperations) -> None:
+        record = ops.record_operation
+
+        async def late(*, kind: str, **given: object) -> object:
+            answer = await record(kind=kind, **given)
+            if kind == "tool":
+                hours.pass_by(20)
+            return answer
+
+        ops.record_operation = late
+
+    async with scene(database_url, clock=hours.record) as one:
+        await one.say()
+        host = one.host(
+            answer(ToolCall("look", {"order": 7})),
+            tools=[looking(done)],
+            assistant=Meddled(one.assistant, meddle),
+            stale_after=10,
+        )
+        assert ((await host.run_turn(one.thread_id)).ended, done) == (Ended.LOST, [])
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
+async def test_once_the_lease_is_given_up_nothing_renews_it(sqlite_url: str) -> None:
+    """A beat is due while the last write is on its way: it waits, and is not made."""
+    hours, beats = Hours(), []
+
+    async def work() -> None:
+        hours.pass_by(6)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await one.bot.release_run(**holding.key)
+
+    async with scene(sqlite_url, clock=hours.record) as one:
+        await one.say()
+        ops = one.bot
+        beat = ops.beat_run
+
+        async def counted(**given: object) -> object:
+            beats.append(given)
+            return await beat(**given)
+
+        ops.beat_run = counted
+        holding = await take(ops, one.thread_id, stale_after=10)
+        async with holding:
+            await asyncio.sleep(0)
+            await holding.give_up(work)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert (beats, holding.lost) == ([], False)
+
+
+@pytest.mark.guarantee("G-HOST-53")
+@in_loop
 async def test_what_is_only_read_renews_no_lease(database_url: str) -> None:
     hours, done, beats = Hours(), [], []
 

@@ -175,6 +175,34 @@ async def test_an_approved_call_that_may_run_twice_is_claimed_again(database_url
         await one.healthy()
 
 
+@pytest.mark.guarantee("G-HOST-58")
+@in_loop
+async def test_a_call_whose_tool_may_not_run_twice_any_more_is_not_run_again(
+    database_url: str,
+) -> None:
+    done: list[object] = []
+    dead = Barrier()
+
+    @tool(name="look", effect="read", approval="never")
+    async def wait(order: int) -> None:
+        await dead
+
+    async with scene(database_url) as one:
+        await one.say()
+        host = one.host(answer(ToolCall("look", {"order": 7})), tools=[wait])
+        running = asyncio.create_task(host.run_turn(one.thread_id))
+        await asyncio.to_thread(dead.reached.wait)
+        running.cancel()
+        await asyncio.wait({running})
+        dead.release()
+        host = one.host(answer("I do not know."), tools=[looking(done, repeatable=False)])
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        (request,) = one.replays[-1].requests("model")
+        assert [r.output["code"] for r in request.messages[-1].results] == [UNKNOWN]
+        assert done == []
+        await one.healthy()
+
+
 @pytest.mark.guarantee("G-HOST-68")
 @pytest.mark.parametrize("gated", ["when it was proposed", "since then"])
 @in_loop
