@@ -26,7 +26,7 @@ from engine_assistant import (
 )
 from engine_assistant.cli.screen import Screen
 from engine_assistant.cli.serve import Order, serve
-from engine_assistant.testing.faults import FaultPlan, FaultServer, Pass, Slow, Step
+from engine_assistant.testing.faults import FaultPlan, FaultServer, HttpError, Pass, Slow, Step
 from engine_assistant.testing.polling import poll_until
 from tests.rig.command import COMMAND, as_from_a_shell, environment
 
@@ -245,6 +245,22 @@ def test_a_turn_that_does_not_rest_in_time_is_left_to_others(small_world: World)
     (left,) = world.assistant.list_runnable()
     assert (left.thread_id, left.why) == (thread, "no-run")
     world.healthy()
+
+
+@pytest.mark.guarantee("G-SERVE-10")
+@needs_clients
+def test_it_says_why_a_turn_failed(small_world: World) -> None:
+    world = small_world
+    thread = world.ask()
+    words = ["--model", "openai-chat:gpt-5"]
+    with (
+        plan(HttpError(status=401)) as server,
+        hosting(world.url, *words, env=endpoint(server)) as (process, _),
+    ):
+        world.until(lambda: world.rests(thread))
+        told, _ = stopped(process, signal.SIGTERM)
+    assert (told["ended"], told["error"]) == ("error", "model_failed")
+    assert told["message"] == "The model's provider answered with status 401."
 
 
 @pytest.mark.guarantee("G-SERVE-11")

@@ -121,8 +121,7 @@ def _begin(screen: Screen, url: str, order: Order, using: Answering, port: int |
 
 
 def _tell(screen: Screen, one: Runnable, report: TurnReport) -> None:
-    error = report.error
-    code = error.code if isinstance(error, AssistantError) else type(error).__name__
+    code, message = _of(report.error)
     if screen.json:
         screen.data(
             {
@@ -131,12 +130,20 @@ def _tell(screen: Screen, one: Runnable, report: TurnReport) -> None:
                 "turn": one.turn,
                 "fence": report.fence,
                 "ended": report.ended.value,
-                "error": None if error is None else code,
+                "error": code,
+                "message": message,
             }
         )
     else:
-        why = "" if error is None else f" ({code})"
+        why = f" ({': '.join(filter(None, (code, message)))})" if code else ""
         screen.say(
             f"{printable(one.tenant)} {one.thread_id}  turn {one.turn}  {report.ended.value}{why}"
         )
     sys.stdout.flush()
+
+
+def _of(error: Exception | None) -> tuple[str | None, str | None]:
+    """Return what may be told of an error: all of ours, and of any other its kind."""
+    if isinstance(error, AssistantError):
+        return error.code, error.message
+    return (None if error is None else type(error).__name__), None
