@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from engine_assistant import migrate
+from engine_assistant import USE, Assistant, Caller, migrate
 from engine_assistant.model.errors import Internal
 from engine_assistant.store import tables
 from tests.rig.migrating import ROOT, alembic, done, record, seen, upgrade, using
@@ -184,6 +184,28 @@ def test_up_down_up_ends_where_it_began(empty_database_url: str) -> None:
         assert list(record(engine)) == []
         done(alembic("upgrade", "head", url=empty_database_url))
         assert seen(engine) == first
+
+
+@pytest.mark.guarantee("G-SCHEMA-05")
+def test_what_no_older_release_knows_goes_whole(database_url: str) -> None:
+    assistant = Assistant.from_url(database_url)
+    person = assistant.acting_as(Caller(tenant="acme", principal="usr_alice", permissions={USE}))
+    thread = person.create_thread().id
+    sent = [
+        person.send_message(thread_id=thread, text="Hi", key=key, when_busy="queue")
+        for key in ("held", "withdrawn", "waits")
+    ]
+    person.cancel_input(thread_id=thread, input_id=sent[1].input_id)
+    assistant.engine.dispose()
+    done(alembic("downgrade", f"{PREFIX}0002", url=database_url))
+    done(alembic("upgrade", "head", url=database_url))
+    assert list(assistant.doctor()) == []
+    again = [
+        person.send_message(thread_id=thread, text="Hi", key=key, when_busy="queue")
+        for key in ("held", "withdrawn", "waits")
+    ]
+    assert [one.duplicate for one in again] == [True, False, False]
+    assistant.engine.dispose()
 
 
 @pytest.mark.guarantee("G-SCHEMA-05")

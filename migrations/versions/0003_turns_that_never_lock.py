@@ -87,8 +87,14 @@ def upgrade(op: Operations = alembic_op) -> None:
 
 
 def downgrade(op: Operations = alembic_op) -> None:
-    """Take all of it away again. What waits in a queue, summaries and contexts are lost."""
+    """Take all of it away again.
+
+    What waits in a queue, summaries, contexts, and where an imported thread began are lost. A
+    message that no turn holds goes whole: its key may be used again.
+    """
     schema = _schema(op)
+    inputs = sa.table("assistant_inputs", sa.column("state"), sa.column("turn"))
+    op.execute(sa.delete(inputs).where(inputs.c.turn == 0))
     op.drop_table("assistant_contexts")
     op.drop_table("assistant_compactions")
     op.drop_index("ix_assistant_inputs_queued", table_name="assistant_inputs")
