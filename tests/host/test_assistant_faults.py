@@ -292,9 +292,10 @@ async def test_a_wrong_choice_of_approvers_ends_the_turn_and_nothing_runs(sqlite
 
 
 @pytest.mark.guarantee("G-HOST-61")
+@pytest.mark.parametrize("breaks", [False, True], ids=["alone", "and then the model"])
 @in_loop
 async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_record(
-    sqlite_url: str,
+    sqlite_url: str, breaks: bool
 ) -> None:
     """For a moment the host may not write: the words are lost, so the turn is not done."""
     allowed, refused = [True], []
@@ -314,6 +315,8 @@ async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_
             yield TextDelta(text="m")
             await until(was_refused)
             allowed[0] = True
+            if breaks:
+                raise RuntimeError(SECRET)
             yield FINAL
 
     robot = Caller(tenant="acme", principal="sys_assistant", permissions=may, system=True)
@@ -322,7 +325,7 @@ async def test_a_batch_that_fails_in_the_background_breaks_the_turn_and_not_the_
         assert (await one.host(model=Talker(), caller=robot).run_turn(one.thread_id)).ended is (
             Ended.ERROR
         )
-        await rests_and_works(one, "permission_denied")
+        await rests_and_works(one, "host_failed" if breaks else "permission_denied")
 
 
 # ---------------------------------------------------------------- what it cost
