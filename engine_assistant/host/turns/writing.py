@@ -59,6 +59,7 @@ class Scribe:
         self._writing = asyncio.Lock()
         self._flushing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._forgiving = False
         self._told: list[Usage] = []
         self._spent: Usage | None = None
         self._noted: Usage | None = None
@@ -118,8 +119,8 @@ class Scribe:
         self._holding.heard(interrupt_requested=told.interrupt_requested)
 
     def forgive(self) -> None:
-        """Forget that a write which was put off failed: what comes next is all that matters."""
-        self._failure = None
+        """Forget that a write which was put off failed, or will: what comes next alone matters."""
+        self._forgiving = True
 
     async def aclose(self) -> None:
         """Write nothing more. What is held back is forgotten."""
@@ -139,7 +140,7 @@ class Scribe:
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
-        if failure is not None:
+        if failure is not None and not self._forgiving:
             raise failure
 
     def _hold_back(self, event: Known) -> None:
