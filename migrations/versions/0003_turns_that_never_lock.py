@@ -93,7 +93,7 @@ def downgrade(op: Operations = alembic_op) -> None:
     message that no turn holds goes whole: its key may be used again.
     """
     schema = _schema(op)
-    inputs = sa.table("assistant_inputs", sa.column("state"), sa.column("turn"))
+    inputs = sa.table("assistant_inputs", sa.column("turn"), schema=schema)
     op.execute(sa.delete(inputs).where(inputs.c.turn == 0))
     op.drop_table("assistant_contexts")
     op.drop_table("assistant_compactions")
