@@ -435,6 +435,34 @@ async def test_a_private_part_that_nobody_can_read_is_as_if_it_was_not_there(
         assert request.messages[1].calls[0].tool == "refund"
 
 
+@pytest.mark.guarantee("G-HOST-45", "G-HOST-57")
+@in_loop
+async def test_what_runs_is_what_the_record_says_whatever_the_private_part_does(
+    sqlite_url: str,
+) -> None:
+    done: list[object] = []
+    async with scene(sqlite_url) as one:
+        await one.say()
+        tools = [refunding(done)]
+        await one.host(stateful(ToolCall("refund", {"order": 1})), tools=tools).run_turn(
+            one.thread_id
+        )
+        await one.decide((await one.cards())[0], approved=True)
+        lease = await one.bot.acquire_run(thread_id=one.thread_id, run_id="other")
+        held = {"thread_id": one.thread_id, "run_id": "other", "fence": lease.fence}
+        kept = (await one.bot.get_context(**held)).state
+        assert kept is not None
+        assert kept.count('"order":1') == 1
+        await one.bot.put_context(**held, state=kept.replace('"order":1', '"order":2'))
+        await one.bot.release_run(**held)
+        host = one.host(answer("Done."), tools=tools)
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        assert done == [{"order": 1, "note": ""}]
+        (request,) = one.replays[-1].requests("model")
+        assert request.messages[1].calls[0].input == done[0]
+        assert request.messages[1].state == dying.STATE
+
+
 # ---------------------------------------------------------------- how long a turn may go on
 
 
