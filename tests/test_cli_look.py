@@ -11,6 +11,7 @@ from engine_assistant.cli.demo.telling import card
 from engine_assistant.cli.screen import Screen
 from engine_assistant.model import codec
 from tests.rig.command import COMMAND, on, told
+from tests.rig.terminals import CTRL_D, Terminal
 
 ALICE = Caller(tenant="acme", principal="usr_alice", permissions={USE})
 ROBOT = Caller(tenant="acme", principal="sys_robot", permissions={RUN}, system=True)
@@ -184,6 +185,24 @@ def test_approving_from_the_terminal_approves_exactly_what_was_shown(
     again = told(database_url, "deny", waiting, "c1", "--as", "usr_alice", "--yes", "--json")
     assert again.code == 1
     assert again.rows[-1]["ok"] is False
+
+
+@pytest.mark.guarantee("G-CLI-22")
+def test_at_a_terminal_the_card_is_asked_about_and_only_a_yes_is_one(
+    database_url: str, me: Operations, waiting: str
+) -> None:
+    words = ["approve", waiting, "c1", "--as", "usr_alice", "--database", database_url]
+    for typed, told_so, code, state in (
+        (CTRL_D, "Nothing was recorded.", 1, "awaiting-approval"),
+        (b"yes\n", "the call is approved", 0, "approved"),
+    ):
+        with Terminal(*words) as terminal:
+            terminal.see("Approve? [y/N] ")
+            terminal.type(typed)
+            terminal.see(told_so)
+            assert terminal.end() == code
+        assert "Traceback" not in terminal.shown
+        assert me.get_call(thread_id=waiting, call_id="c1").state == state
 
 
 @pytest.mark.guarantee("G-CLI-21", "G-CLI-26")

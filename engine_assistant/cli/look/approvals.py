@@ -132,4 +132,9 @@ def _asked(person: Operations, given: Answer) -> ApprovalView:
 
 
 def _confirmed(screen: Screen, verb: str) -> bool:
-    return screen.out.input(f"{verb}? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        line = screen.out.input(f"{verb}? [y/N] ", markup=False)
+    except EOFError:
+        screen.say()
+        return False
+    return line.strip().lower() in ("y", "yes")
