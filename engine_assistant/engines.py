@@ -5,6 +5,8 @@ weakly: two transactions that read and then write refuse each other, and a savep
 transaction keeps its writes when the outer one is rolled back.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import sqlalchemy as sa
@@ -74,10 +76,8 @@ def make_engine(url: str | sa.URL) -> sa.Engine:
         # The pool hands the connection from thread to thread, one at a time.
         arguments |= {"connect_args": {"check_same_thread": False}}
         arguments |= {"poolclass": QueuePool, **_ONE_CONNECTION}
-    try:
+    with _made(address):
         engine = sa.create_engine(address, hide_parameters=True, **arguments)
-    except ImportError as missing:
-        raise _not_installed(address) from missing
     if engine.dialect.name == "sqlite":
         prepare_sqlite(engine)
     return engine
@@ -88,10 +88,8 @@ def make_async_engine(url: str | sa.URL) -> AsyncEngine:
     address, arguments = _address(url, asynchronous=True)
     if _in_memory(address):
         arguments |= {"poolclass": AsyncAdaptedQueuePool, **_ONE_CONNECTION}
-    try:
+    with _made(address):
         engine = create_async_engine(address, hide_parameters=True, **arguments)
-    except ImportError as missing:
-        raise _not_installed(address) from missing
     if engine.dialect.name == "sqlite":
         prepare_sqlite(engine)
     return engine
@@ -202,6 +200,8 @@ def _address(url: str | sa.URL, *, asynchronous: bool) -> tuple[sa.URL, dict[str
             " postgresql://… or sqlite:///….",
             path="database",
         )
+    if "\0" in (read.database or ""):
+        raise ValidationFailed("This is not a database URL.", path="database")
     read = read.set(drivername=_BACKENDS[backend][asynchronous])
     return _without_pooler(read)
 
@@ -228,9 +228,19 @@ def _in_memory(url: sa.URL) -> bool:
     return ":memory:" in name or url.query.get("mode") == "memory"
 
 
-def _not_installed(url: sa.URL) -> Internal:
-    extra = _EXTRAS[url.get_backend_name()]
-    return Internal(
-        f"The driver of this database is missing: pip install 'engine-assistant[{extra}]'.",
-        extra=extra,
-    )
+@contextmanager
+def _made(url: sa.URL) -> Iterator[None]:
+    """Say what keeps an engine from being made: a driver that is missing, an option it refuses."""
+    try:
+        yield
+    except ImportError as missing:
+        extra = _EXTRAS[url.get_backend_name()]
+        raise Internal(
+            f"The driver of this database is missing: pip install 'engine-assistant[{extra}]'.",
+            extra=extra,
+        ) from missing
+    except (ArgumentError, TypeError, ValueError):
+        # The error's own text may hold a part of the URL, so it is not chained.
+        raise ValidationFailed(
+            "An option in this database URL is wrong.", path="database"
+        ) from None

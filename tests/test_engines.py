@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from engine_assistant import Assistant
 from engine_assistant.engines import (
     BEGIN_OPTION,
     DEFERRED,
@@ -89,6 +90,10 @@ def test_a_url_need_not_name_its_driver(url: str, sync: str, asynchronous: str) 
         "postgresql+asyncpg://u:hunter2@h/d",
         "sqlite+pysqlcipher://u:hunter2@/d",
         "postgresql+hunter2://u@h/d",
+        "sqlite:///a.db?timeout=hunter2",
+        "sqlite:///a.db?timeout=1&timeout=hunter2",
+        "sqlite:///a.db?check_same_thread=hunter2",
+        "sqlite:///a\0hunter2.db",
         "postgresql://u:hunter2@h/d?pooler=sometimes",
         "postgresql://u:hunter2@h/d?pooler=transaction&pooler=session",
         "sqlite:///hunter2?pooler=transaction",
@@ -101,6 +106,16 @@ def test_a_wrong_url_is_refused_and_never_repeated(make: Make, url: str) -> None
     assert "hunter2" not in "".join(traceback.format_exception(error.value, chain=True)).replace(
         repr(url), ""
     )
+
+
+@pytest.mark.guarantee("G-GUEST-08")
+@pytest.mark.parametrize("query", ["frob=hunter2", "connect_timeout=hunter2"])
+def test_an_option_that_only_the_driver_knows_is_refused_when_it_connects(query: str) -> None:
+    engine = make_engine(f"postgresql://u@127.0.0.1:1/d?{query}")
+    with pytest.raises(Internal) as error:
+        Assistant(engine).list_runnable()
+    assert "address" in error.value.message
+    assert "hunter2" not in "".join(traceback.format_exception(error.value, chain=True))
 
 
 @BOTH

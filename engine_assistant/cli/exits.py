@@ -88,13 +88,14 @@ def _tell(screen: Screen, error: AssistantError) -> ExitCode:
     # A package or a database that is not there, and not something wrong with one that is.
     extra = error.facts.get("extra") is not None or error.facts.get("missing") is not None
     message = error.message
-    if isinstance(error, Unavailable):
+    absent = isinstance(error, Unavailable) and error.facts.get("full") is None
+    if absent:
         message = "The database did not answer. Is it running, and is the address right?"
     if screen.json:
         screen.data({"ok": False, "error": error.to_dict() | {"message": message}})
     sys.stdout.flush()
     name = error.reason.value if isinstance(error, Conflict) else error.code
     screen.error(f"{name}: {message}")
-    if extra or isinstance(error, Unavailable):
+    if extra or absent:
         return ExitCode.UNAVAILABLE
     return ExitCode.USAGE if error.facts.get("path") in _OPTIONS else ExitCode.FAILED

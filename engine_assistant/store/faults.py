@@ -30,6 +30,12 @@ _NOT_MIGRATED: Final = (
     "The engine's tables are missing or of another version."
     " Run `engine-assistant db upgrade`, or assistant.migrate()."
 )
+_NO_ROOM: Final = frozenset({"53100", "SQLITE_FULL"})
+_FULL: Final = (
+    "There is no room left where the database is. Make room, then repeat it with the same key,"
+    " batch or attempt."
+)
+_OPTIONS: Final = "The driver cannot connect with these options. Look at the database's address."
 _UNKNOWN: Final = (
     "The database gave no answer, so it is not known whether this was kept. Repeat it with the"
     " same key, batch or attempt."
@@ -58,6 +64,10 @@ def meaning(error: BaseException) -> AssistantError:
     unknown_name = name == "SQLITE_ERROR" and any(part in str(driver) for part in _SQLITE_MISSING)
     if state in _MISSING or unknown_name:
         return Internal(_NOT_MIGRATED, **facts)
+    if state in _NO_ROOM or name in _NO_ROOM:
+        return Unavailable(_FULL, full=True, **facts)
+    if error.statement is None and isinstance(error, sqlalchemy.exc.ProgrammingError):
+        return Internal(_OPTIONS, **facts)
     broken = _SQLITE_BROKEN.get("_".join(name.split("_")[:2]))
     if broken is not None:
         return Internal(broken, **facts)

@@ -259,6 +259,7 @@ def test_a_full_disk_keeps_nothing_and_does_no_harm(sqlite_url: str) -> None:
         with pytest.raises(Unavailable) as unavailable:
             bot.append_events(**run, events=big, batch=1)
         assert unavailable.value.facts["sqlstate"] == "SQLITE_FULL", attempt
+        assert "no room" in unavailable.value.message
         assert_quotes_nothing(unavailable.value)
         assert kept(sqlite_url) == before
         assert_nothing_is_held(sqlite_url)
