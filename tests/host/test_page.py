@@ -16,7 +16,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_the_snippets_run_in_their_order(empty_database_url: str) -> None:
-    assert len(snippets(PAGE)) == 7
+    assert len(snippets(PAGE)) == 8
     run_snippets(PAGE, empty_database_url)
 
 
