@@ -2,12 +2,15 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from engine_assistant import USE, Assistant, Caller
+from engine_assistant.cli import main
 from engine_assistant.cli.archive.importing import Order, bring_in
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.screen import Screen
@@ -113,6 +116,21 @@ def test_an_address_that_is_no_text(tmp_path: Path) -> None:
     done = told("", "threads", b"--database", url)
     assert done.code == 3
     assert "Traceback" not in done.err
+
+
+@pytest.mark.guarantee("G-CLI-10")
+def test_ctrl_c_before_a_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Slow(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "engine_assistant.cli.app", Slow("app"))
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr() == ("", "error: Stopped.\n")
 
 
 @pytest.mark.guarantee("G-RELAY-05")

@@ -14,6 +14,9 @@ def main() -> None:
     try:
         from engine_assistant.cli.app import app
         from engine_assistant.cli.exits import unprinted
+    except KeyboardInterrupt:  # Before a command could have begun.
+        sys.stderr.write("error: Stopped.\n")
+        sys.exit(130)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _EXTRA:
             raise
