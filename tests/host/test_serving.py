@@ -13,6 +13,8 @@ from engine_assistant import (
     USE,
     AsyncAssistant,
     Caller,
+    Conflict,
+    ConflictReason,
     Internal,
     Runnable,
     make_async_engine,
@@ -220,6 +222,30 @@ def test_a_pause_doubles_ends_and_is_forgotten() -> None:
     assert len(setbacks.left_alone()) == 1000
 
 
+@pytest.mark.guarantee("G-SERVE-05")
+@in_loop
+async def test_a_turn_that_is_not_to_be_had_is_not_asked_for_again_at_once(sqlite_url: str) -> None:
+    refused: list[str] = []
+
+    async with scene(sqlite_url) as one:
+        host = parrot(one.assistant)
+
+        def for_tenant(tenant: str) -> AssistantHost:
+            if tenant == "bakery":
+                refused.append(tenant)
+                raise Conflict(ConflictReason.RUN_IN_PROGRESS, "Somebody else was faster.")
+            return host
+
+        await ask(one.assistant, BEATRICE)
+        await one.say()
+        service = Service(
+            host, for_tenant=for_tenant, concurrency=1, every=NEVER, longest_pause=NEVER
+        )
+        async with serving(service):
+            await until(is_true(lambda: host.model.asked == 1 and not service.health.running))
+        assert (refused, service.health.picked_up, service.health.failed) == (["bakery"], 1, 0)
+
+
 @asynccontextmanager
 async def speaking(one: Scene, **given: float) -> AsyncIterator[tuple[Service, asyncio.Event]]:
     """Give a service in the middle of a turn, and what lets its model go on."""
@@ -249,6 +275,36 @@ async def test_told_to_stop_it_lets_a_turn_come_to_rest_and_begins_none(database
     async with scene(database_url) as after:
         found = await after.assistant.list_runnable()
         assert [left.thread_id == one.thread_id for left in found] == [False]
+
+
+class Slow:
+    """The engine, with an answer to what there is to run that is on its way for long."""
+
+    def __init__(self, assistant: AsyncAssistant) -> None:
+        self._assistant = assistant
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+    async def list_runnable(self, **given: object) -> list[Runnable]:
+        found = await self._assistant.list_runnable(**given)
+        self.asked.set()
+        await self.let.wait()
+        return found
+
+
+@pytest.mark.guarantee("G-SERVE-06")
+@in_loop
+async def test_told_to_stop_it_begins_nothing_that_it_has_just_found(sqlite_url: str) -> None:
+    async with scene(sqlite_url) as one:
+        await one.say()
+        slow = Slow(one.assistant)
+        service = Service(replace(parrot(one.assistant), assistant=slow), every=FAST)
+        async with serving(service) as task:
+            await slow.asked.wait()
+            service.stop()
+            slow.let.set()
+            await task
+        assert service.health.picked_up == 0
+        assert len(await one.assistant.list_runnable()) == 1
 
 
 @pytest.mark.guarantee("G-SERVE-06")
