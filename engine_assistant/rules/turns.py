@@ -71,6 +71,9 @@ def end_or_ask(draft: Draft) -> Interrupt:
     The owner is never locked out: asked again after `INTERRUPT_PATIENCE`, the turn ends.
     """
     asked = draft.thread.interrupt_requested_at
+    if asked is not None:
+        # A clock that was set back would else keep the owner out for as long.
+        asked = min(asked, draft.now)
     runs = draft.thread.turn_state is TurnState.OPEN and draft.thread.has_live_run(draft.now)
     if runs and (asked is None or draft.now - asked < INTERRUPT_PATIENCE):
         asked = asked or draft.now

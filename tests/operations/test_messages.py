@@ -161,6 +161,18 @@ def test_the_stop_button_asks_a_live_run_and_ends_the_turn_when_asked_again_late
 
 
 @pytest.mark.guarantee("G-OPS-16")
+def test_a_clock_that_was_set_back_keeps_nobody_from_stopping(stage: Stage) -> None:
+    thread_id = str(stage.open_turn()["thread_id"])
+    stage.me.interrupt_turn(thread_id=thread_id)
+    earlier = START - timedelta(hours=1)
+    stage.clock.set(earlier)
+    again = stage.me.interrupt_turn(thread_id=thread_id)
+    assert (again.ended, again.requested_at) == (False, earlier)
+    stage.clock.forward(10)
+    assert stage.me.interrupt_turn(thread_id=thread_id).ended is True
+
+
+@pytest.mark.guarantee("G-OPS-16")
 def test_a_turn_that_nobody_runs_ends_at_once(stage: Stage) -> None:
     thread = stage.me.create_thread()
     before = dump(stage.engine)
