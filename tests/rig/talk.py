@@ -291,10 +291,10 @@ class Talk:
     def _makes_way(self, busy: str, *, supersede: bool) -> bool:
         if self.turn_state == "idle":
             return True
-        if self.turn_state == "awaiting":
-            if supersede or (not self.waits() and not self._is_behind(busy)):
-                self.end_calls("superseded")
-                return True
+        nobody_waits = not self.waits() and not self._is_behind(busy)
+        if self.turn_state == "awaiting" and (supersede or nobody_waits):
+            self.end_calls("superseded")
+            return True
         if busy == "refuse":
             refuse("turn_in_progress" if self.turn_state == "open" else "approval_pending")
         return busy == "interrupt" and self._stopped() and not self._is_behind(busy)
