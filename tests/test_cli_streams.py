@@ -141,3 +141,4 @@ def test_a_relay_ends_when_nobody_reads_it(sqlite_url: str, thread: str) -> None
     os.close(writing)
     assert (done.code, done.err) == (1, "")
     assert told(sqlite_url, "relay", "--to", "http://[bad").code == 2
+    assert told(sqlite_url, "relay", "--every", "inf").code == 2

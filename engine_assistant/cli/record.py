@@ -13,7 +13,7 @@ __all__ = ["add_to"]
 
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The id of a thread.")]
 Call = Annotated[str, typer.Argument(metavar="CALL", help="The id of a call on it.")]
-Every = Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")]
+Every = Annotated[float, typer.Option(min=0.05, max=86_400, help="Seconds between two looks.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask again.")]
 Why = Annotated[str | None, typer.Option(help="Recorded with the decision.", show_default=False)]
 
