@@ -35,6 +35,9 @@ __all__ = [
     "SETTLE_EXECUTION",
 ]
 
+_RETRIED: Final = (CallState.UNKNOWN, CallState.RUNNING, CallState.EXECUTING)
+"""In which states a call may run again, or does."""
+
 
 def claim_execution(ctx: Context, command: ClaimExecution) -> Claim:
     """Take the right to execute an approved call. Run the tool only when this returns."""
@@ -51,7 +54,7 @@ def retry_call(ctx: Context, command: RetryCall) -> Claim:
     draft = open_draft(ctx, lock(ctx, command.thread_id), (command.call_id,))
     call = draft.call(command.call_id)
     repeatable = False
-    if call is not None and call.state is CallState.UNKNOWN:
+    if call is not None and call.state in _RETRIED:
         repeatable = _may_repeat(_proposal(ctx, call))
     return write(ctx.database, executions.retry_call(draft, command, repeatable=repeatable))
 

@@ -87,7 +87,8 @@ def retry_call(draft: Draft, command: RetryCall, *, repeatable: bool) -> Plan[Cl
     """
     served = None if command.served is None else _Served(*command.served)
     call = draft.call(command.call_id)
-    if call is not None and _is_repeated(draft, command, call, served):
+    # What may not run twice was claimed by another operation: that answer is not this one's.
+    if call is not None and repeatable and _is_repeated(draft, command, call, served):
         return _again(draft, command)
     refuse_closed(draft.thread)
     refuse_fenced(draft.thread, command.run_id, command.fence)

@@ -250,6 +250,18 @@ def test_only_under_the_lease_of_an_open_turn(stage: Stage) -> None:
         _retry(stage, later, **SERVED)
 
 
+@pytest.mark.guarantee("G-RETRY-01", "G-RETRY-06")
+def test_the_attempt_of_a_claim_is_no_attempt_of_a_retry(stage: Stage) -> None:
+    run = stage.open_turn()
+    stage.propose(run, "lost")
+    stage.approve(run, "lost", stage.ask(run, "lost")["usr_alice"])
+    stage.claim(run, "lost", attempt=1)
+    before = dump(stage.engine)
+    with refused(ConflictReason.CALL_STATE):
+        _retry(stage, run, **SERVED, attempt=1)
+    assert dump(stage.engine) == before
+
+
 @pytest.mark.guarantee("G-RETRY-06")
 @pytest.mark.parametrize("gated", [True, False])
 def test_the_same_attempt_given_again_answers_while_the_right_is_held(
