@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import typer
 
 from engine_assistant import (
     AUDIT,
@@ -24,6 +25,8 @@ from engine_assistant import (
     Operations,
     make_engine,
 )
+from engine_assistant.cli.options import Endpoint
+from engine_assistant.cli.options import endpoint as read_endpoint
 from engine_assistant.cli.screen import Screen
 from engine_assistant.cli.serve import Order, serve
 from engine_assistant.testing.faults import FaultPlan, FaultServer, HttpError, Pass, Slow, Step
@@ -265,7 +268,7 @@ def test_it_says_why_a_turn_failed(small_world: World) -> None:
 
 @pytest.mark.guarantee("G-SERVE-11")
 def test_what_it_lacks_to_start_is_said_in_a_line(sqlite_url: str, tmp_path: Path) -> None:
-    def refusal(url: str, health: int | None = None) -> AssistantError:
+    def refusal(url: str, health: Endpoint | None = None) -> AssistantError:
         order = Order(
             model="demo",
             tools=None,
@@ -288,4 +291,15 @@ def test_what_it_lacks_to_start_is_said_in_a_line(sqlite_url: str, tmp_path: Pat
     assert "engine-assistant db upgrade" in refusal(f"sqlite:///{tmp_path}/empty.db").message
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert refusal(sqlite_url, health=port).message == f"The port {port} cannot be had."
+        at = Endpoint("127.0.0.1", port)
+        assert refusal(sqlite_url, health=at).message == f"Nobody can listen on 127.0.0.1:{port}."
+
+
+@pytest.mark.guarantee("G-SERVE-11")
+def test_where_it_tells_its_health_is_a_port_or_an_address_and_a_port() -> None:
+    assert read_endpoint("8080") == ("127.0.0.1", 8080)
+    assert read_endpoint("0.0.0.0:0") == ("0.0.0.0", 0)  # noqa: S104 - read, and not listened on
+    assert str(read_endpoint("[::1]:8080")) == "[::1]:8080"
+    for wrong in ("", "port", "-1", "65536", "1.2.3.4", "1.2.3.4:", "\uff18"):
+        with pytest.raises(typer.BadParameter):
+            read_endpoint(wrong)

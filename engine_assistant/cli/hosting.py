@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from engine_assistant.cli.exits import HELP, end
-from engine_assistant.cli.options import DEFAULT, Database, Json
+from engine_assistant.cli.options import DEFAULT, Database, Endpoint, Json, endpoint
 
 __all__ = ["add_to"]
 
@@ -95,13 +95,13 @@ def host(
         float, typer.Option(min=0, help="Seconds that turns may take to come to rest at the end.")
     ] = 30.0,
     health: Annotated[
-        int | None,
+        Endpoint | None,
         typer.Option(
-            metavar="PORT",
-            min=0,
-            max=65535,
+            metavar="[ADDRESS:]PORT",
+            parser=endpoint,
             show_default=False,
-            help="Answer GET /health there, on loopback. 0: any port that is free.",
+            help="Answer GET /health there; on loopback, if no address is given. 0: any port that"
+            " is free.",
         ),
     ] = None,
     database: Database = DEFAULT,

@@ -21,6 +21,7 @@ from engine_assistant.cli.answering import Answering, answering
 from engine_assistant.cli.database import shown
 from engine_assistant.cli.exits import ExitCode
 from engine_assistant.cli.look import looked_at
+from engine_assistant.cli.options import Endpoint
 from engine_assistant.cli.screen import Screen, printable
 from engine_assistant.host import AssistantHost, HostObserver, Service, TurnReport, serve_health
 
@@ -38,7 +39,7 @@ class Order:
     every: float
     stale_after: float
     grace: float
-    health: int | None
+    health: Endpoint | None
 
 
 def serve(screen: Screen, url: str, order: Order) -> ExitCode:
@@ -74,15 +75,8 @@ async def _serve(screen: Screen, url: str, order: Order, using: Answering) -> Ex
             grace=order.grace,
             on_report=lambda one, report: _tell(screen, one, report),
         )
-        port = None
-        if order.health is not None:
-            try:
-                port = await stack.enter_async_context(serve_health(service, order.health))
-            except OSError:
-                raise ValidationFailed(
-                    f"The port {order.health} cannot be had.", path="health"
-                ) from None
-        _begin(screen, url, order, using, port)
+        at = await _tell_health(stack, service, order.health)
+        _begin(screen, url, order, using, at)
         await service.run(stop_on=(SIGTERM, SIGINT))
         health = service.health
     if screen.json:
@@ -108,14 +102,29 @@ def _seen() -> _Seen:
     return _Seen(observe(), observe_host())
 
 
-def _begin(screen: Screen, url: str, order: Order, using: Answering, port: int | None) -> None:
+async def _tell_health(
+    stack: AsyncExitStack, service: Service, asked: Endpoint | None
+) -> Endpoint | None:
+    """Answer for the service's health where that is asked for, and return where that is."""
+    if asked is None:
+        return None
+    try:
+        port = await stack.enter_async_context(
+            serve_health(service, asked.port, address=asked.address)
+        )
+    except OSError:
+        raise ValidationFailed(f"Nobody can listen on {asked}.", path="health") from None
+    return asked._replace(port=port)
+
+
+def _begin(screen: Screen, url: str, order: Order, using: Answering, at: Endpoint | None) -> None:
     if screen.json:
-        screen.data({"serving": shown(url), "model": using.name, "health_port": port})
+        screen.data({"serving": shown(url), "model": using.name, "health_port": at and at.port})
     else:
         most = order.concurrency
         screen.say(f"Serving {shown(url)} with {printable(using.name)}, {most} at a time.")
-        if port is not None:
-            screen.say(f"Health: http://127.0.0.1:{port}/health")
+        if at is not None:
+            screen.say(f"Health: http://{at}/health")
         screen.say("Ctrl-C lets what runs come to rest; a second one does not wait.", "dim")
     sys.stdout.flush()
 

@@ -90,6 +90,7 @@ from engine_assistant.host.turns import (
     TurnReport,
     Unsettled,
 )
+from engine_assistant.host.whose import ThreadRef
 
 __all__ = [
     "MASK",
@@ -144,6 +145,7 @@ __all__ = [
     "System",
     "Text",
     "TextDelta",
+    "ThreadRef",
     "Tool",
     "ToolBegun",
     "ToolCall",

@@ -11,6 +11,7 @@ from engine_assistant.host.hooks import Hooks
 from engine_assistant.host.messages import Message, ToolCall, open_calls
 from engine_assistant.host.model import Model, ModelResult
 from engine_assistant.host.observing import HostObserver
+from engine_assistant.host.whose import ThreadRef
 
 __all__ = ["MAX_STEPS", "Conversation", "Outcome", "Status", "System"]
 
@@ -69,6 +70,7 @@ class Conversation:
         interrupt: set it to stop. The model is not listened to any longer; a tool that runs is left
             to finish and its result is kept; then the status is `interrupted`.
         observer: looks on, at each request and at each tool that a registry runs.
+        thread: for whom it is, as hooks, `system` and tools are told.
         resume: run the calls at the end of `messages` that have no result. Never give it with a
             history that came from a client.
 
@@ -85,6 +87,7 @@ class Conversation:
     hooks: Hooks = field(default_factory=Hooks)
     interrupt: asyncio.Event | None = None
     observer: HostObserver | None = None
+    thread: ThreadRef | None = None
     resume: bool = False
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from engine_assistant.host.messages import JsonValue, Message, ToolCall, ToolResult
 from engine_assistant.host.model import ModelResult, ToolDefinition
 from engine_assistant.host.observing import HostObserver
+from engine_assistant.host.whose import ThreadRef
 from engine_assistant.model.events import Data, ToolProgress
 from engine_assistant.model.limits import LIMITS
 
@@ -76,6 +77,7 @@ class Step:
         messages: the conversation so far.
         emit: tells a host event to whoever listens. Await it before you go on.
         observer: who looks on, if anybody does. `ToolRegistry.run` tells them of each tool.
+        thread: for whom this is, if a record keeps it.
         result: the model's answer, once it has ended.
         calls: the calls whose results are handed over.
         outcomes: what came of them, in the same order.
@@ -86,6 +88,7 @@ class Step:
     messages: tuple[Message, ...] = field(repr=False)
     emit: Callable[[HostEvent], Awaitable[None]] = field(repr=False)
     observer: HostObserver | None = field(default=None, repr=False)
+    thread: ThreadRef | None = None
     result: ModelResult | None = field(default=None, repr=False)
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[ToolOutcome, ...] = ()

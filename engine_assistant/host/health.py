@@ -1,4 +1,4 @@
-"""How a service is doing, for whoever watches the process: `GET /health` on loopback."""
+"""How a service is doing, for whoever watches the process: `GET /health`."""
 
 import asyncio
 import json
@@ -17,20 +17,24 @@ _PATIENCE: Final = 5.0
 
 
 @asynccontextmanager
-async def serve_health(service: Service, port: int) -> AsyncIterator[int]:
+async def serve_health(
+    service: Service, port: int, *, address: str = _LOOPBACK
+) -> AsyncIterator[int]:
     """Answer `GET /health` for as long as the block runs: what `Service.health` says, as JSON.
 
-    The status is 200, and 503 once the service drains. It listens on loopback alone.
+    The status is 200, and 503 once the service drains.
 
     Args:
         service: whose health.
         port: where; 0 is any that is free.
+        address: which of the machine's addresses to listen on. The default is loopback; what is
+            answered holds no name and no id, and nobody is asked who they are.
 
     Yields:
         the port.
 
     Raises:
-        OSError: the port cannot be had.
+        OSError: the address or the port cannot be had.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +50,7 @@ async def serve_health(service: Service, port: int) -> AsyncIterator[int]:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, _LOOPBACK, port)
+    server = await asyncio.start_server(answer, address, port)
     async with server:
         yield server.sockets[0].getsockname()[1]
 

@@ -142,6 +142,7 @@ class _Loop:
             messages=tuple(self._messages),
             emit=self._emit,
             observer=self._given.observer,
+            thread=self._given.thread,
         )
 
     async def _emit(self, event: ModelEvent | HostEvent) -> None:

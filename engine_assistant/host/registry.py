@@ -188,7 +188,9 @@ class ToolRegistry:
         async def report(payload: JsonValue) -> None:
             await step.emit(ToolProgress(call_id=prepared.call_id, payload=payload))
 
-        context = ToolContext(call_id=prepared.call_id, step=step.number, report=report)
+        context = ToolContext(
+            call_id=prepared.call_id, step=step.number, thread=step.thread, report=report
+        )
         try:
             output = await bounded(one.arguments.call(prepared.input, context), one.timeout)
         except ToolRefused as refused:

@@ -18,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from engine_assistant.host.messages import JsonValue
 from engine_assistant.host.threads import beside
+from engine_assistant.host.whose import ThreadRef
 from engine_assistant.model.codec import JsonRefused, check_json, dumps
 
 __all__ = ["Arguments", "ArgumentsRefused", "CallId", "Input", "Signature", "ToolContext"]
@@ -44,11 +45,13 @@ class ToolContext:
     Attributes:
         call_id: ours. Give it to whatever must happen once, as its idempotency key.
         step: the number of the model's request that led here.
+        thread: for whom the tool works; None where no record keeps the conversation.
         report: tells how far the tool has come, as plain JSON. Await it before you go on.
     """
 
     call_id: str
     step: int
+    thread: ThreadRef | None = None
     report: Callable[[JsonValue], Awaitable[None]] = field(repr=False)
 
 

@@ -22,6 +22,7 @@ from engine_assistant.host import (
     StopReason,
     Text,
     TextDelta,
+    ThreadRef,
     ToolCall,
     ToolContext,
     ToolMessage,
@@ -219,6 +220,36 @@ async def test_reasoning_stays_out_of_the_log_unless_the_host_wants_it(
         reasons = await one.of("reasoning-delta")
         assert [event.text for event in reasons] == (["Hm, well."] if shown else [])
         assert await said(one) == "Yes."
+
+
+@pytest.mark.guarantee("G-HOST-70")
+@in_loop
+async def test_tools_hooks_and_instructions_are_told_for_whom(database_url: str) -> None:
+    told: list[ThreadRef | None] = []
+
+    @tool(effect="read", approval="never")
+    def orders(owner: str, context: ToolContext) -> str:
+        told.append(context.thread)
+        return owner
+
+    async def system(step: Step) -> str:
+        told.append(step.thread)
+        return "Be brief."
+
+    class Host(Hooks):
+        async def on_tool_results(self, message: ToolMessage, step: Step) -> None:
+            del message
+            told.append(step.thread)
+
+    async with scene(database_url) as one:
+        await one.say()
+        await one.host(answer("Hello.")).run_turn(one.thread_id)
+        await one.say("Again")
+        script = [answer(ToolCall("orders", {"owner": "usr_bob"})), answer("Done.")]
+        host = one.host(*script, tools=[orders], system=system, hooks=Host())
+        assert (await host.run_turn(one.thread_id)).ended is Ended.DONE
+        whose = ThreadRef(tenant="acme", id=one.thread_id, subject_id="usr_alice", turn=2)
+        assert told == [whose] * 4
 
 
 @in_loop

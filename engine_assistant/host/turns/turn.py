@@ -32,6 +32,7 @@ from engine_assistant.host.turns.private import unpack
 from engine_assistant.host.turns.recording import Recording
 from engine_assistant.host.turns.report import Ended, TurnReport, Unsettled, told
 from engine_assistant.host.turns.writing import Scribe
+from engine_assistant.host.whose import ThreadRef
 from engine_assistant.model.events import TurnError, TurnFinish
 from engine_assistant.model.machines import OPEN_CALLS, CallState, TurnState
 from engine_assistant.model.views import CallView, Thread
@@ -209,6 +210,12 @@ class Turn:
                 hooks=recording,
                 interrupt=self._holding.interrupt,
                 observer=given.observer,
+                thread=ThreadRef(
+                    tenant=given.caller.tenant,
+                    id=thread.id,
+                    subject_id=thread.subject_id,
+                    turn=thread.turn,
+                ),
                 resume=True,
             )
         )
