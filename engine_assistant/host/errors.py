@@ -15,7 +15,8 @@ __all__ = [
 class ModelFailed(AssistantError):
     """The model gave no answer: refused, unreachable, or silent for too long.
 
-    `facts["reason"]` says which; `facts["status"]` is the HTTP status where there was one. The
+    `facts["reason"]` says which; `facts["status"]` is the HTTP status where there was one, and
+    `facts["provider_code"]` the provider's word for it, like `context_length_exceeded`. The
     provider's own words are left out: they may quote the conversation.
     """
 

@@ -89,6 +89,31 @@ def test_a_failure_says_whether_to_ask_again_and_is_not_asked_again_by_us(
 
 
 @pytest.mark.guarantee("G-HOST-35")
+@pytest.mark.parametrize(
+    ("code", "kind", "told"),
+    [
+        ("context_length_exceeded", "invalid_request_error", "context_length_exceeded"),
+        (None, "invalid_request_error", "invalid_request_error"),
+        (f"you said {SECRET}", None, None),
+        ("x" * 65, 7, None),
+    ],
+)
+def test_a_failure_names_the_providers_code_if_it_is_one(
+    code: object, kind: object, told: str | None
+) -> None:
+    class Coding(LocalServer):
+        async def answer(self, received: Received, reply: Reply) -> None:
+            error = {"message": SECRET, "type": kind, "param": None, "code": code}
+            await reply.whole(400, "application/json", json.dumps({"error": error}).encode())
+
+    with Coding() as server, pytest.raises(ModelFailed) as raised:
+        ask(server)
+    assert raised.value.facts.get("provider_code") == told
+    assert (str(told) in raised.value.message) is (told is not None)
+    assert SECRET not in json.dumps(raised.value.to_dict())
+
+
+@pytest.mark.guarantee("G-HOST-35")
 @pytest.mark.parametrize("status", [400, 500])
 def test_a_failure_repeats_nothing_that_a_provider_said(status: int) -> None:
     """Providers quote the conversation in their errors, and errors end up in logs."""

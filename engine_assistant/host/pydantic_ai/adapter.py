@@ -1,6 +1,7 @@
 """The port to a model, over pydantic-ai."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from typing import Final, cast
@@ -23,6 +24,7 @@ __all__ = ["PydanticAIModel"]
 
 _PASSING_STATUS: Final = frozenset({408, 409, 425, 429})
 _SERVER_ERROR: Final = 500
+_CODE: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.ASCII | re.IGNORECASE)
 
 
 class PydanticAIModel:
@@ -132,11 +134,13 @@ class PydanticAIModel:
         except ModelHTTPError as error:
             status = error.status_code
             again = status in _PASSING_STATUS or status >= _SERVER_ERROR
+            code = _code_of(error)
             raise self._failed(
-                f"The model's provider answered with status {status}.",
+                f"The model's provider answered with status {status}{code and f' ({code})'}.",
                 reason="status",
                 retry=Retry.NOW if again else Retry.NEVER,
                 status=status,
+                **({"provider_code": code} if code else {}),
             ) from None
         except TimeoutError:
             raise self._failed(
@@ -164,3 +168,12 @@ class PydanticAIModel:
             "model": self.name,
         }
         return ModelFailed(message, reason=reason, retry=retry, **named, **facts)
+
+
+def _code_of(error: ModelAPIError) -> str:
+    """Return the provider's own code for what was wrong, or nothing: it must look like a code."""
+    for name in ("provider_error_code", "provider_error_type"):
+        said = getattr(error, name, None)  # older releases have neither
+        if isinstance(said, str) and _CODE.fullmatch(said):
+            return said
+    return ""
