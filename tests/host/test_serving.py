@@ -394,6 +394,8 @@ async def test_its_health_is_told_on_loopback(sqlite_url: str) -> None:
             assert (status, told["running"], told["picked_up"]) == (200, 1, 1)
             assert (told["failed"], told["draining"]) == (0, False)
             assert told["last_poll"].endswith("+00:00")
+            with pytest.raises(OSError, match=r".+"):  # another address of this machine
+                await asyncio.open_connection("127.0.0.2", port)
             assert await get(port, "/other") == (404, {})
             assert await get(port, "/health", "POST") == (405, {})
             service.stop()

@@ -306,12 +306,15 @@ def test_it_serves_tasks_of_a_loop_too_and_any_number_of_servers() -> None:
     assert asyncio.run(both()) == [["a"], ["b"]]
 
 
-def test_it_has_an_address_only_while_it_runs() -> None:
+@pytest.mark.guarantee("G-KIT-06")
+def test_it_has_an_address_of_loopback_and_only_while_it_runs() -> None:
     server = serving(Pass())
     with pytest.raises(RuntimeError, match="not running"):
         _ = server.url
     with server:
         port = urlsplit(server.url).port
+        with pytest.raises(OSError, match=r".+"):  # another address of this machine
+            socket.create_connection(("127.0.0.2", port))
         with pytest.raises(RuntimeError, match="is running"):
             server.start()
     server.stop()
