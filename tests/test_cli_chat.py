@@ -133,7 +133,8 @@ def test_lines_are_messages_of_one_thread_and_a_failure_is_told(url: str, tmp_pa
         done = chat(url, *words, lines="one\n\ntwo", cwd=tmp_path, env=endpoint(server))
         asked = [request.json() for request in server.requests]
     assert done.returncode == 1
-    assert done.stderr == "error: model_failed: The model's provider answered with status 401.\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: model_failed: The model's provider answered with status 401")
     assert (
         "you: one\nassistant: It is \N{REPLACEMENT CHARACTER}[31mpaid.\nyou: two\n" in done.stdout
     )
