@@ -400,11 +400,19 @@ async def test_an_approved_call_that_cannot_run_here_stays_approved_for_who_can(
     async def locked(call: PreparedCall) -> None:
         raise RuntimeError("the vault is sealed")
 
+    def away(given: object) -> str:
+        raise RuntimeError("the policy service is away")
+
     async with scene(database_url) as one:
         await asks(one, refund())
         await one.decide((await one.cards())[0], approved=True)
         before = await one.types()
-        for here in ({"tools": [looking([])]}, {"tools": [refunding(done)], "ready": locked}):
+        lacking: list[dict[str, object]] = [
+            {"tools": [looking([])]},
+            {"tools": [refunding(done, approval=away)]},
+            {"tools": [refunding(done)], "ready": locked},
+        ]
+        for here in lacking:
             report = await one.host(**here).run_turn(one.thread_id)
             assert (report.ended, report.error is not None) == (Ended.RELEASED, True)
             assert await one.types() == before

@@ -42,6 +42,8 @@ _DENIED_BEFORE: Final = "A person has denied this very call. Do not ask for it a
 _CHANGED: Final = "The tool takes other arguments by now. Ask for it again."
 _LAPSED: Final = "The time to run this call is over. It did not run."
 _WHY: Final = "The tool has changed since it was asked for."
+_NOT_NOW: Final = frozenset({"unknown_tool", "unclassified"})
+"""Why this host cannot run a call that another one could: it lacks the tool, or its policy."""
 _FIRST_ATTEMPT: Final = 1
 """A run claims a call once; only its lost answer is asked for again."""
 
@@ -172,8 +174,8 @@ class Gate:
     ) -> ToolOutcome:
         """Run an approved call, once. The record judges whether it is what was approved."""
         if isinstance(prepared, ToolFailed):
-            if self._registry.get(left.view.tool) is None:
-                raise NotReady("The tool of an approved call is not here.")
+            if prepared.code in _NOT_NOW:
+                raise NotReady("The tool of an approved call is not to be had here and now.")
             return prepared
         if not _takes(prepared, left.view):
             return ToolFailed("contract_changed", _CHANGED)
