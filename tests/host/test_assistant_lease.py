@@ -44,7 +44,7 @@ from tests.host.assistants import (
     until,
 )
 from tests.host.test_registry import Stubborn
-from tests.rig.wires import Wire
+from tests.rig.wires import Wire, needs_safe_cancel
 
 # Short enough to see beats and the end of trust, long enough for a machine that is busy elsewhere.
 SHORT = 3.0
@@ -649,6 +649,7 @@ class CutTalker:
 
 
 @pytest.mark.guarantee("G-HOST-56")
+@needs_safe_cancel
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("place", LOST)
 @in_loop

@@ -40,7 +40,7 @@ from engine_assistant.testing.databases import awaited
 from engine_assistant.testing.replay import answer
 from tests.host.assistants import ALICE, ROBOT, Scene, in_loop, scene, until
 from tests.host.test_assistant_lease import LONG, take_over
-from tests.rig.wires import Wire
+from tests.rig.wires import Wire, needs_safe_cancel
 
 FAST = 0.02
 NEVER = 3600.0
@@ -351,6 +351,7 @@ async def test_a_result_that_came_when_the_lease_was_lost_is_brought_in(database
 
 
 @pytest.mark.guarantee("G-SERVE-08")
+@needs_safe_cancel
 @in_loop
 async def test_a_record_that_does_not_answer_is_asked_again(postgres_url: str) -> None:
     wire = Wire(sa.make_url(postgres_url))

@@ -15,9 +15,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import psycopg
+import pytest
 from sqlalchemy import URL
 
 from tests.rig.races import PATIENCE
+
+needs_safe_cancel = pytest.mark.skipif(
+    not psycopg.capabilities.has_cancel_safe(),
+    reason="a libpq before 17 holds the whole process while it cancels, and the wire with it",
+)
+"""An async client that is cut while it waits cancels what it asked for, through this wire."""
 
 _PORT = 5432
 # The server's last word of an exchange, when no transaction is left open.
