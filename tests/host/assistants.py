@@ -14,7 +14,6 @@ from engine_assistant.model.events import Known, Unknown
 from engine_assistant.model.views import ApprovalView
 from engine_assistant.testing.databases import awaited
 from engine_assistant.testing.replay import Attempt, Replay
-from tests.rig.engines import kept_async_engine
 
 P = ParamSpec("P")
 
@@ -120,7 +119,7 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 @asynccontextmanager
 async def scene(url: str, **settings: object) -> AsyncIterator[Scene]:
     """Open a thread on a database."""
-    assistant = AsyncAssistant(kept_async_engine(awaited(url)), **settings)
+    assistant = AsyncAssistant.from_url(awaited(url), **settings)
     try:
         me, bot = assistant.acting_as(ALICE), assistant.acting_as(ROBOT)
         thread = await me.create_thread(title="Refund")

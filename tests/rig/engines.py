@@ -6,18 +6,11 @@ would spend a fifth of the whole time on compiling the same statements again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from engine_assistant import make_async_engine, make_engine
-
-E = TypeVar("E")
+from engine_assistant import make_engine
 
 _KEPT: dict[str, sa.Engine] = {}
-_KEPT_ASYNC: dict[str, AsyncEngine] = {}
 
 
 def kept_engine(url: str | sa.URL) -> sa.Engine:
@@ -25,16 +18,8 @@ def kept_engine(url: str | sa.URL) -> sa.Engine:
 
     It is a twin of the one that is kept, so what a test listens for ends with the test.
     """
-    return _kept(url, _KEPT, make_engine).execution_options()
-
-
-def kept_async_engine(url: str | sa.URL) -> AsyncEngine:
-    """Answer its async twin."""
-    return _kept(url, _KEPT_ASYNC, make_async_engine).execution_options()
-
-
-def _kept(url: str | sa.URL, among: dict[str, E], make: Callable[[str | sa.URL], E]) -> E:
     name = sa.make_url(url).render_as_string(hide_password=False)
-    if name not in among:
-        among[name] = make(url)
-    return among[name]
+    kept = _KEPT.get(name)
+    if kept is None:
+        kept = _KEPT[name] = make_engine(url)
+    return kept.execution_options()
