@@ -78,18 +78,23 @@ def migrated_file(assistant_sqlite_template: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sqlite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the SQLite files of this xdist worker are, one test's after the other's."""
-    return tmp_path_factory.mktemp("sqlite-files")
+def sqlite_name(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one name under which the tests of this xdist worker know their SQLite files."""
+    return tmp_path_factory.mktemp("sqlite-name") / "test.db"
 
 
 @pytest.fixture
-def sqlite_url(migrated_file: Path, sqlite_folder: Path) -> Iterator[str]:
-    """A fresh migrated SQLite file, under the name that the one before had."""
+def sqlite_url(migrated_file: Path, sqlite_name: Path, tmp_path: Path) -> Iterator[str]:
+    """A fresh migrated SQLite file, under the name that the one before had.
+
+    The name is a link, which SQLite follows: a connection that an earlier test left open is closed
+    some time, and takes away the write-ahead log of its own file then, and of no other.
+    """
+    databases.sqlite_file(tmp_path / "assistant.db", migrated_file)
+    sqlite_name.symlink_to(tmp_path / "assistant.db")
     with moves.on("sqlite"):
-        yield databases.sqlite_file(sqlite_folder / "test.db", migrated_file)
-    for left in sqlite_folder.glob("test.db*"):
-        left.unlink()
+        yield databases.sqlite_file(sqlite_name)
+    sqlite_name.unlink()
 
 
 @pytest.fixture
