@@ -1,6 +1,7 @@
 """What the platform's own processes see, across tenants, through either front door."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -11,6 +12,8 @@ from engine_assistant.store.faults import translated
 from engine_assistant.store.survey import Survey
 
 __all__ = ["AsyncOversight", "Oversight"]
+
+T = TypeVar("T")
 
 
 class Oversight:
@@ -36,9 +39,7 @@ class Oversight:
             limit: how many at most, 1 to 1,000.
             exclude: (tenant, thread id) pairs to leave out, 1,000 at most.
         """
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated(), engine.connect() as connection:
-            return self._settings.runnable(connection, limit, exclude)
+        return self._look(lambda connection: self._settings.runnable(connection, limit, exclude))
 
     def survey(
         self,
@@ -64,18 +65,19 @@ class Oversight:
         asked = Survey(
             tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
         )
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated(), engine.connect() as connection:
-            return self._settings.survey(connection, asked)
+        return self._look(lambda connection: self._settings.survey(connection, asked))
 
     def backlog(self) -> Backlog:
         """Return how much waits, of every tenant, and since when: for people, and for the relay.
 
         It reads open calls and the outbox, and nothing that is over.
         """
+        return self._look(self._settings.backlog)
+
+    def _look(self, look: Callable[[sa.Connection], T]) -> T:
         engine = self._engines[reading_mode(self.engine.dialect.name)]
         with translated(), engine.connect() as connection:
-            return self._settings.backlog(connection)
+            return look(connection)
 
 
 class AsyncOversight:
@@ -89,10 +91,9 @@ class AsyncOversight:
         self, limit: int = 100, exclude: Sequence[tuple[str, str]] = ()
     ) -> list[Runnable]:
         """See `Oversight.list_runnable`."""
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated():
-            async with engine.connect() as connection:
-                return await connection.run_sync(self._settings.runnable, limit, exclude)
+        return await self._look(
+            lambda connection: self._settings.runnable(connection, limit, exclude)
+        )
 
     async def survey(
         self,
@@ -107,14 +108,14 @@ class AsyncOversight:
         asked = Survey(
             tenant=tenant, thread_id=thread_id, unrested=unrested, limit=limit, after=after
         )
-        engine = self._engines[reading_mode(self.engine.dialect.name)]
-        with translated():
-            async with engine.connect() as connection:
-                return await connection.run_sync(self._settings.survey, asked)
+        return await self._look(lambda connection: self._settings.survey(connection, asked))
 
     async def backlog(self) -> Backlog:
         """See `Oversight.backlog`."""
+        return await self._look(self._settings.backlog)
+
+    async def _look(self, look: Callable[[sa.Connection], T]) -> T:
         engine = self._engines[reading_mode(self.engine.dialect.name)]
         with translated():
             async with engine.connect() as connection:
-                return await connection.run_sync(self._settings.backlog)
+                return await connection.run_sync(look)

@@ -14,7 +14,6 @@ from engine_assistant.host.execution import (
     ToolOutcome,
     ToolProgress,
     ToolReturned,
-    result_of,
 )
 from engine_assistant.host.messages import JsonValue, ToolCall
 from engine_assistant.host.model import ToolDefinition
@@ -169,17 +168,14 @@ class ToolRegistry:
 
     async def run(self, prepared: PreparedCall, step: Step) -> ToolReturned | ToolFailed:
         """Run a prepared call now. It is the caller's to know that it may."""
-        call_id = prepared.call_id
         with watched_tool(
             step.observer,
             tool=prepared.tool.name,
-            call_id=call_id,
+            call_id=prepared.call_id,
             step=step.number,
-            input=dict(prepared.tool.masked(prepared.input)),
+            input=lambda: dict(prepared.tool.masked(prepared.input)),
         ) as watch:
-            outcome = await self._run(prepared, step)
-            watch.result = result_of(call_id, outcome)
-            watch.code = outcome.code if isinstance(outcome, ToolFailed) else None
+            watch.outcome = outcome = await self._run(prepared, step)
         return outcome
 
     async def _run(self, prepared: PreparedCall, step: Step) -> ToolReturned | ToolFailed:

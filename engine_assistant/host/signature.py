@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from engine_assistant.host.beside import beside
 from engine_assistant.host.messages import JsonValue
-from engine_assistant.host.threads import beside
 from engine_assistant.host.whose import ThreadRef
 from engine_assistant.model.codec import JsonRefused, check_json, dumps
 

@@ -13,14 +13,13 @@ from typing import TypeVar
 
 from engine_assistant import AssistantError, Conflict
 from engine_assistant.host.errors import ModelFailed
-from engine_assistant.host.execution import Masking
+from engine_assistant.host.execution import Masking, ToolFailed, ToolReturned, result_of
 from engine_assistant.host.interrupt import Interrupted
 from engine_assistant.host.messages import (
     AssistantMessage,
     JsonValue,
     Message,
     ToolCall,
-    ToolResult,
 )
 from engine_assistant.host.model import Model, ModelRequest, ModelResult, NamedModel
 from engine_assistant.host.observing import (
@@ -66,8 +65,7 @@ class _RequestWatch:
 class _ToolWatch:
     """What is known of a tool's run so far."""
 
-    result: ToolResult | None = None
-    code: str | None = None
+    outcome: ToolReturned | ToolFailed | None = None
 
 
 @contextmanager
@@ -129,16 +127,26 @@ def watched_request(
 
 @contextmanager
 def watched_tool(
-    observer: HostObserver | None, *, tool: str, call_id: str, step: int, input: JsonValue
+    observer: HostObserver | None,
+    *,
+    tool: str,
+    call_id: str,
+    step: int,
+    input: Callable[[], JsonValue],
 ) -> Iterator[_ToolWatch]:
     """Let an observer look at a tool's run. Note in the watch what came of it."""
     watch = _ToolWatch()
 
     def begun() -> ToolBegun:
-        return ToolBegun(tool=tool, call_id=call_id, step=step, input=input)
+        return ToolBegun(tool=tool, call_id=call_id, step=step, input=input())
 
     def ended(seconds: float, raised: BaseException | None) -> ToolEnded:
-        return ToolEnded(seconds=seconds, result=watch.result, error=_kind(raised) or watch.code)
+        outcome = watch.outcome
+        return ToolEnded(
+            seconds=seconds,
+            result=None if outcome is None else result_of(call_id, outcome),
+            error=_kind(raised) or (outcome.code if isinstance(outcome, ToolFailed) else None),
+        )
 
     with _watched(None if observer is None else observer.tool, begun, ended):
         yield watch

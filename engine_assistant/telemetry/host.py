@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind
 
 from engine_assistant.host.observing import (
@@ -15,6 +15,7 @@ from engine_assistant.host.observing import (
     TurnBegun,
     TurnEnded,
 )
+from engine_assistant.model.observing import OK
 from engine_assistant.model.usage import Figure, Usage
 from engine_assistant.telemetry.content import answer_of, instructions_of, messages_of, written
 from engine_assistant.telemetry.names import (
@@ -28,6 +29,7 @@ from engine_assistant.telemetry.names import (
     Attributes,
     finish,
     known,
+    opened,
 )
 from engine_assistant.version import __version__
 
@@ -197,7 +199,7 @@ class _Observed(HostObserver):
         def tell(ended: ToolEnded) -> None:
             result = ended.result
             told: Attributes = {
-                OUTCOME: ended.error or "ok",
+                OUTCOME: ended.error or OK,
                 "gen_ai.tool.call.result": (
                     written(result.output) if self._content and result is not None else None
                 ),
@@ -214,19 +216,9 @@ class _Observed(HostObserver):
         attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Callable[[], Span]:
-        """Begin a span that what follows stands under; return what ends that and gives it back."""
-        span = self._tracer.start_span(
-            operation if what is None else f"{operation} {what}",
-            kind=kind,
-            attributes=known({_OPERATION: operation, **attributes}),
-        )
-        token = context.attach(trace.set_span_in_context(span))
-
-        def close() -> Span:
-            context.detach(token)
-            return span
-
-        return close
+        """Begin a span of an operation on something."""
+        name = operation if what is None else f"{operation} {what}"
+        return opened(self._tracer, name, {_OPERATION: operation, **attributes}, kind)
 
 
 def _figures(usage: Usage | None) -> list[tuple[str, Figure]]:

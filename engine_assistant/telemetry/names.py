@@ -1,12 +1,13 @@
-"""What spans, metrics and their attributes are called, and how one is finished.
+"""What spans, metrics and their attributes are called, and how a span is begun and finished.
 
 Those of `gen_ai.` are OpenTelemetry's conventions for generative AI, version 1.41.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Attributes",
     "finish",
     "known",
+    "opened",
 ]
 
 NAME: Final = "engine_assistant"
@@ -39,6 +41,20 @@ Attributes: TypeAlias = Mapping[str, AttributeValue | None]
 def known(attributes: Attributes) -> dict[str, AttributeValue]:
     """Return those that have a value."""
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def opened(
+    tracer: Tracer, name: str, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL
+) -> Callable[[], Span]:
+    """Begin a span that what follows stands under; return what ends that and gives it back."""
+    span = tracer.start_span(name, kind=kind, attributes=known(attributes))
+    token = context.attach(trace.set_span_in_context(span))
+
+    def close() -> Span:
+        context.detach(token)
+        return span
+
+    return close
 
 
 def finish(span: Span, attributes: Attributes, error: str | None, *, fault: bool) -> None:

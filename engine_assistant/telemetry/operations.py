@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import metrics, trace
 from opentelemetry.trace import Span
 
 from engine_assistant.model.errors import (
@@ -22,8 +22,9 @@ from engine_assistant.telemetry.names import (
     TENANT,
     THREAD,
     TURN,
+    Attributes,
     finish,
-    known,
+    opened,
 )
 from engine_assistant.version import __version__
 
@@ -80,22 +81,16 @@ class _Observed:
 
     def __call__(self, begun: OperationBegun, /) -> Callable[[OperationEnded], None]:
         name = begun.operation.rpartition("/")[2].replace("-", "_")
-        span = self._tracer.start_span(
-            f"{NAME}.{name}",
-            attributes=known(
-                {
-                    OPERATION: name,
-                    TENANT: begun.tenant,
-                    THREAD: begun.thread_id,
-                    FENCE: begun.fence,
-                }
-            ),
-        )
-        token = context.attach(trace.set_span_in_context(span))
+        told: Attributes = {
+            OPERATION: name,
+            TENANT: begun.tenant,
+            THREAD: begun.thread_id,
+            FENCE: begun.fence,
+        }
+        close = opened(self._tracer, f"{NAME}.{name}", told)
 
         def tell(ended: OperationEnded) -> None:
-            context.detach(token)
-            self._finish(span, ended)
+            self._finish(close(), ended)
             self._count(name, ended)
 
         return tell

@@ -124,15 +124,10 @@ class Turn:
     async def _rounds(self) -> Ended:
         # A person may have pressed stop while nobody ran the turn.
         await self._holding.beat()
+        thread = await self._find_thread()
+        if not self._rested:
+            await refuse_another(self._holding, thread, self._given.max_lost_runs)
         while True:
-            thread = await self._holding.read(
-                partial(self._holding.ops.get_thread, thread_id=self._thread_id)
-            )
-            self.number = thread.turn
-            # It may have come to rest before this run came, which can only ask anew.
-            self._rested = thread.turn_state is TurnState.AWAITING
-            if not self._rested:
-                await refuse_another(self._holding, thread, self._given.max_lost_runs)
             status = await self._converse(thread, await self._look(thread))
             if status is not Status.AWAITING_APPROVAL:
                 await self._rest(TurnFinish.model_validate({"reason": status.value}))
@@ -142,6 +137,17 @@ class Turn:
                 return Ended.AWAITING_APPROVAL
             if await self._rest_awaiting():
                 return Ended.AWAITING_APPROVAL
+            thread = await self._find_thread()
+
+    async def _find_thread(self) -> Thread:
+        """Read the thread, and note where its turn stands."""
+        thread = await self._holding.read(
+            partial(self._holding.ops.get_thread, thread_id=self._thread_id)
+        )
+        self.number = thread.turn
+        # It may have come to rest before this run came, which can only ask anew.
+        self._rested = thread.turn_state is TurnState.AWAITING
+        return thread
 
     async def _look(self, thread: Thread) -> Past:
         """Read everything that the turn goes on from."""
